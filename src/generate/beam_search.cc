@@ -10,11 +10,11 @@
 namespace plimsoll {
 namespace {
 
-// Beams that must not be selected are ordered by their score plus this number, which fp32 rounds to a multiple of 64. It is the number of
-// transformers, so that the order is the same.
+// Beams that must not be selected are ordered by their score plus this number. The sum is rounded to a multiple of 64 in fp32, which
+// determines the order. transformers uses the same number, so the order is the same.
 constexpr float kExcluded = -1.0e9f;
 
-// Returns length^penalty as the fp32 divisor of a score. transformers computes the power in double.
+// Returns length^penalty in fp32, by which a score is divided. The power is computed in double, as in transformers.
 float length_divisor(int64_t length, double penalty) {
   return static_cast<float>(std::pow(static_cast<double>(length), penalty));
 }
@@ -35,7 +35,7 @@ void select_candidates(const GenerationSettings& settings, std::span<const float
                        uint32_t position, std::vector<BeamCandidate>* candidates) {
   const auto wanted = static_cast<size_t>(candidates_per_beam(settings));
   PLIMSOLL_CHECK(log_probs.size() >= wanted);
-  // The candidates so far, as a heap with the worst one first.
+  // The best candidates so far, as a heap with the worst one on top.
   candidates->clear();
   for (size_t v = 0; v < log_probs.size(); ++v) {
     BeamCandidate candidate{log_probs[v], log_probs[v], static_cast<int32_t>(v)};
@@ -63,7 +63,7 @@ void take_candidates(std::span<const float> logits, std::span<const int32_t> tok
     const auto log_prob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
     candidates->push_back({log_prob, log_prob, tokens[i]});
   }
-  // `logits` are in descending order, but different logits may round to equal log-probabilities, which is_better orders by token.
+  // `logits` are in descending order. Different logits may round to equal log-probabilities; is_better() orders these by token.
   std::ranges::sort(*candidates, is_better);
 }
 
@@ -86,7 +86,7 @@ std::vector<BeamSearch::Continuation> BeamSearch::best_continuations(
   const size_t wanted = static_cast<size_t>(candidates_per_beam(settings_));
   std::vector<Continuation> all;
   for (int64_t b = 0; b < num_beams_; ++b) {
-    // Before the first step all beams are copies of the prompt.
+    // Before the first step all beams are equal, because they contain only the prompt.
     const auto& row = rows[rows.size() == 1 ? 0 : static_cast<size_t>(b)];
     PLIMSOLL_CHECK(row.size() >= wanted);
     const float score = beams_[static_cast<size_t>(b)].score;
@@ -132,7 +132,7 @@ void BeamSearch::update_results(std::span<const Continuation> continuations) {
     if (!continuation.is_finished) continue;
     Beam beam = extended(continuation);
     beam.score /= divisor;
-    // Keeps the results sorted. A text with the same score as an older result goes after it.
+    // Keeps the results sorted by score. A text with the same score as an older result is inserted after it.
     const auto place = std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score);
     if (place == results_.end()) continue;
     results_.insert(place, std::move(beam));

@@ -1,9 +1,9 @@
-// Beam search for one prompt, equal to transformers 5's `_beam_search` token for token, and beam search with sampling. It computes
-// on the host and runs no model: for each step it takes the best next tokens of each beam and returns which beam each new beam
-// continues and with which token, so that the caller can share and copy the cached keys and values (page_table.h).
+// Beam search for one prompt, equal to transformers 5's `_beam_search` token for token, and beam search with sampling. It computes on the
+// host and does not run the model. In each step it receives candidates for the next token of each beam, and returns for each new beam
+// which old beam it continues and with which token. With this the caller can share or copy the cached keys and values (page_table.h).
 //
-// Every prompt is searched by itself. A batch in transformers gives the same texts: a prompt that is done does not change while
-// others continue.
+// Every prompt is searched separately. The results are those of a batch in transformers, where a prompt that is done does not change
+// while others continue.
 //
 // A step (N beams, E end tokens, K = max(2, 1 + E) N candidates, s_b the score of beam b, t new tokens with this one,
 // lp the length penalty; scores are fp32 and every operation rounds once, as in transformers):
@@ -17,8 +17,8 @@
 //
 // Before the first step beam 0 has the score 0 and the others -1e9, so all beams continue the prompt with different tokens.
 //
-// Equal sums: the smaller beam goes first, then the token with the larger log p, then the smaller token. (torch.topk leaves that
-// open.)
+// If sums are equal, the smaller beam goes first, then the token with the larger log p, then the smaller token. (The order of torch.topk
+// is undefined in this case.)
 //
 // With sampling, the K candidates are drawn without replacement from softmax(s_b + log p_b): they are the K largest of
 // s_b + log p_b + Gumbel number (token_selection.h), in the order of s_b + log p_b.
@@ -35,68 +35,67 @@
 
 namespace plimsoll {
 
-// A possible next token of one beam. `key` orders candidates: log_prob, plus the Gumbel number when sampling.
+// A candidate for the next token of a beam. Candidates are ordered by `key`: log_prob, plus a Gumbel random number when sampling.
 struct BeamCandidate {
   float key = 0.0f;
   float log_prob = 0.0f;
   int32_t token = 0;
 };
 
-// Returns the number of candidates of each beam that a step needs.
+// Returns the number of candidates per beam that a step needs.
 int64_t candidates_per_beam(const GenerationSettings& settings);
 
-// Selects the candidates of one beam from the V processed log probabilities (log_softmax, then LogitsProcessors), best first.
-// `row` is (number of the prompt) * num_beams + beam, and position the number of new tokens so far; only sampling reads them. Requires:
-// V >= candidates_per_beam(). Cost: O(V).
+// Selects the candidates of one beam from the V processed log probabilities (log_softmax, then LogitsProcessors), best first. `row` is
+// (number of the prompt) * num_beams + beam, and `position` the number of new tokens so far; both determine the random numbers of
+// sampling and are not used otherwise. Requires: V >= candidates_per_beam(). Cost: O(V).
 void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
                        uint32_t position, std::vector<BeamCandidate>* candidates);
 
-// Selects the same candidates without processors and sampling, from the largest logits of a beam and the logarithm of the sum of all
-// exponentials. Requires: candidates_per_beam() logits, largest first, and of equal ones the smaller token first. Errors: as
-// select_greedy().
+// Selects the same candidates, for a search without processors and sampling. It needs only the largest logits of a beam and the logarithm
+// of the sum of all exponentials. Requires: at least candidates_per_beam() logits, largest first, and among equal ones the smaller token
+// first. Errors: as select_greedy().
 void take_candidates(std::span<const float> logits, std::span<const int32_t> tokens, double log_sum,
                      std::vector<BeamCandidate>* candidates);
 
-// A text that beam search found.
+// A text that beam search has completed.
 struct BeamResult {
-  std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
-  float score = 0.0f;           // sum of log probabilities / length^length_penalty
+  std::vector<int32_t> tokens;  // new tokens, including the end token if there is one
+  float score = 0.0f;           // sum of log probabilities, divided by length^length_penalty
 };
 
 class BeamSearch {
  public:
-  // Tells if the last token of a text (prompt and new tokens) completes a stop string.
+  // A function that returns true if the last token of a text (prompt and new tokens) completes a stop string.
   using StopCheck = std::function<bool(std::span<const int32_t>)>;
 
-  // Requires: max_new >= 1, and settings that pass their checks. `ends_with_stop` may be empty.
+  // Requires: max_new >= 1, and settings for which check_generation_settings() passes. `ends_with_stop` may be empty.
   BeamSearch(const GenerationSettings& settings, std::span<const int32_t> prompt, int64_t max_new,
              StopCheck ends_with_stop = {});
 
-  // Returns the number of beams that the next step needs candidates for: 1 (the prompt) before the first step, then
-  // num_beams.
+  // Returns the number of rows for which the next step needs candidates: 1 (the prompt) before the first step, then num_beams.
   int64_t num_rows() const { return num_new_ == 0 ? 1 : num_beams_; }
-  // Returns the prompt and the new tokens of a row of the next step.
+  // Returns the tokens of a row of the next step: prompt and new tokens.
   std::span<const int32_t> history(int64_t row) const { return beams_[static_cast<size_t>(row)].tokens; }
   int64_t num_new_tokens() const { return num_new_; }
 
-  // Performs a step. Requires: not is_done(), and candidates of select_candidates() for each of num_rows() rows.
+  // Performs a step. Requires: not is_done(); `candidates` are the results of select_candidates() for each of the num_rows() rows.
   void advance(std::span<const std::vector<BeamCandidate>> rows);
 
-  // Ends the search early: running beams, best first, become results until there are num_beams results. Requires: not is_done().
+  // Ends the search early. The running beams, best first, become results until there are num_beams results. Requires: not is_done().
   void stop();
 
   // Returns true if no further step is needed.
   bool is_done() const { return is_done_; }
-  // Return for each new beam the row of the last step that it continues, and its new token.
+  // Return for each new beam the row of the last step that it continues, and the token that it appends.
   std::span<const int32_t> parents() const { return parents_; }
   std::span<const int32_t> tokens() const { return tokens_; }
 
-  // Returns the num_return_sequences best texts, best first. Requires: is_done().
+  // Returns the best num_return_sequences texts, best first. Requires: is_done().
   std::vector<BeamResult> results() const;
 
  private:
   struct Beam {
-    std::vector<int32_t> tokens;  // prompt and new tokens
+    std::vector<int32_t> tokens;  // tokens of the beam: prompt and new tokens
     float score = 0.0f;
     bool is_finished = false;
   };
@@ -123,7 +122,7 @@ class BeamSearch {
   int64_t max_new_;
   int64_t num_new_ = 0;
   bool is_done_ = false;
-  bool may_improve_ = true;  // once false, the result does not change any more
+  bool may_improve_ = true;  // once false, the results do not change any more
   std::vector<Beam> beams_;
   std::vector<Beam> results_;
   std::vector<int32_t> parents_;

@@ -1,5 +1,5 @@
-// Compares greedy decoding, the processors of logits, sampling and beam search with transformers, from fixtures/generation.json, and
-// with plain code where transformers draws other random numbers.
+// Compares greedy decoding, logits processors, sampling and beam search with the results of transformers in fixtures/generation.json.
+// Where random numbers differ from those of transformers, the test compares with a simple implementation instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,8 +51,8 @@ std::vector<int32_t> greedy_text(const GenerationSettings& settings, uint32_t sa
   return text;
 }
 
-// Searches one prompt. For each text that was a beam, rows_of_text has the rows that its tokens came from, and the row of the text
-// itself.
+// Runs a beam search for one prompt. For each text that was a beam at some time, rows_of_text stores from which rows its tokens came, and
+// the row of the text itself.
 struct Search {
   std::vector<BeamResult> results;
   std::map<std::vector<int32_t>, std::pair<std::vector<int32_t>, int32_t>> rows_of_text;
@@ -125,8 +125,8 @@ TEST(Generation, SearchesAsTransformers) {
       ASSERT_EQ(std::ssize(found.results), settings.num_return_sequences);
       for (const BeamResult& result : found.results) {
         ASSERT_EQ(result.tokens, expected->at("tokens").get<std::vector<int32_t>>());
-        // A score is a sum of at most 30 fp32 numbers below 300, computed from probabilities that differ in the last
-        // bits.
+        // The allowed difference of scores. A score is a sum of at most 30 fp32 numbers below 300, computed from probabilities that
+        // differ in their last bits.
         EXPECT_NEAR(result.score, expected->at("score").get<float>(),
                     2e-6f * std::max(1.0f, std::abs(result.score)) * 30);
         const auto& [rows, own] = found.rows_of_text.at({result.tokens.begin(), result.tokens.end() - 1});
@@ -162,7 +162,7 @@ TEST(Generation, ProcessorsAsTransformers) {
                      scores);
     const Json& kept = c.at("kept");
     if (c.at("ties").get<bool>()) {
-      // transformers leaves open which of equal scores top-p and min-p keep.
+      // If scores are equal, transformers does not define which of them top-p and min-p keep.
       std::multiset<float> found, expected;
       for (const float x : scores) {
         if (x > kRemovedScore) found.insert(x);
@@ -190,7 +190,7 @@ TEST(Generation, ProcessorsAsTransformers) {
   EXPECT_GE(num_cases, 40);
 }
 
-// Keeps the tokens of top-p by a full sort in the order of transformers: ascending scores, ascending ids.
+// Applies top-p in the simplest way: with a full sort in the order of transformers, by ascending scores and then ascending ids.
 std::set<int32_t> top_p_by_sorting(std::span<const float> scores, double top_p, size_t least) {
   std::vector<int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
@@ -299,7 +299,8 @@ TEST(Generation, BeamsStopAtStopStrings) {
   settings.length.max_new_tokens = 20;
   settings.num_return_sequences = 3;
   const std::vector<int32_t> prompt = {1, 2};
-  // A text ends with token 5 or 6, as with two end tokens; here a function decides.
+  // Stop strings are replaced by a function here: a text ends with token 5 or 6, so that the result must equal that of a search with two
+  // end tokens.
   const auto stops = [](std::span<const int32_t> tokens) { return tokens.back() == 5 || tokens.back() == 6; };
   const Search by_stop = search(settings, 9, prompt, 30, 0, stops);
   settings.eos_token_ids = {5, 6};

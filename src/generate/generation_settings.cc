@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A key of generation_config.json whose effect Plimsoll does not implement. `off` lists the values, as JSON, with which it has no
-// effect.
+// A key of generation_config.json whose effect is not implemented. `off` lists the values, as JSON, with which the key has no effect and
+// is therefore accepted.
 struct RefusedKey {
   const char* name;
   std::vector<const char*> off;
@@ -56,8 +56,8 @@ const std::vector<RefusedKey>& refused_keys() {
   return kKeys;
 }
 
-// Keys without influence on the tokens: caches, compilation, what transformers returns besides the tokens, and options of
-// assistants, which act only with an assistant model.
+// Keys that do not affect the generated tokens: settings of caches and compilation, what transformers returns in addition to the tokens,
+// and options for assistant models, which have no effect without one.
 constexpr const char* kKeysWithoutEffect[] = {"_from_model_config",
                                               "assistant_confidence_threshold",
                                               "assistant_ensemble_weight",
@@ -88,7 +88,7 @@ constexpr const char* kReadKeys[] = {
     "no_repeat_ngram_size", "num_beams",    "length_penalty", "early_stopping", "num_return_sequences",
     "eos_token_id",         "bos_token_id", "pad_token_id",   "stop_strings"};
 
-// Reads typed values of one file; null counts as absent, as in transformers.
+// Reads typed values from one file. The value null counts as absent, as in transformers.
 class Reader {
  public:
   Reader(const Json& json, std::string_view where) : json_(json), where_(where) {}
@@ -200,7 +200,7 @@ void check_probability(const char* name, double value) {
   if (value >= 0.0 && value <= 1.0) return;
   throw_error(ErrorCode::kUsage, "{} is {}; it must be between 0 and 1", name, value);
 }
-// The formulas compute in fp32, so the value must be positive and finite there too.
+// The formulas compute in fp32, so the value must be positive and finite after rounding to fp32.
 void check_positive(const char* name, double value, const char* hint) {
   const float rounded = static_cast<float>(value);
   if (rounded > 0.0f && std::isfinite(rounded)) return;
@@ -299,7 +299,8 @@ int64_t max_new_tokens(const GenerationSettings& settings, int64_t prompt_length
                   "max_new_tokens instead.",
                   *longest, prompt_length);
     }
-    // Files of models often state more than the model has positions for; the text then ends at the last position.
+    // The max_length in a model's file is often larger than the number of positions of the model. The text then ends at the last
+    // position.
     return std::min(*longest - prompt_length, room);
   }
   return std::min(kDefaultNewTokens, room);
@@ -334,7 +335,7 @@ void read_generation_config(const nlohmann::json& json, std::string_view where,
   reader.read_number("length_penalty", &read.beams.length_penalty);
   reader.read_integer("num_return_sequences", &read.num_return_sequences);
   reader.read_token("bos_token_id", &read.bos_token_id);
-  // Some files state -1, which is no token; transformers only needs the id to fill up batches.
+  // Some files state -1, which is not a token. It is accepted, because transformers only uses this id for padding.
   const Json* pad = reader.find("pad_token_id");
   if (pad == nullptr || *pad != -1) reader.read_token("pad_token_id", &read.pad_token_id);
   read_lists(reader, &read);

@@ -1,6 +1,6 @@
-// Fuzzes the reader of generation_config.json. A finding is any result other than settings or an Error of bad data or
-// usage, settings that are outside of their ranges, and numbers of new tokens that the model has no room for. The first
-// byte is the length of the prompt.
+// Fuzzes the reader of generation_config.json. It reports a fault if the reader returns settings outside their ranges, numbers of new
+// tokens for which the model has not enough positions, or an error other than bad data or usage. The first byte of the input is the
+// length of the prompt; the rest is the file.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -18,7 +18,7 @@ constexpr int64_t kPositions = 128;
 void check_file(uint8_t prompt_length, std::string_view text) {
   GenerationSettings settings;
   read_generation_config(parse_json(text, "fuzz"), "fuzz", &settings);
-  // The reader has checked every range, so checking again must not find an error.
+  // The reader has already checked every range, so this second check must not find an error.
   try {
     check_generation_settings(settings);
   } catch (const Error& error) {

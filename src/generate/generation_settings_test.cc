@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Expects the error with the code, whose message contains the words.
+// Expects an error with this code, whose message contains all of these words.
 void expect_error(ErrorCode code, const std::string& words, const std::function<void()>& run) {
   try {
     run();

@@ -10,18 +10,18 @@
 namespace plimsoll {
 namespace {
 
-// The order of top-p: larger scores first, and of equal scores the larger id.
+// The order of tokens for top-p: larger scores first, and among equal scores the larger id first.
 bool is_above(const ScoredToken& a, const ScoredToken& b) {
   return a.score != b.score ? a.score > b.score : a.token > b.token;
 }
 
-// Selects the tokens that top-p keeps: each token for which the sum of the probabilities of the tokens above it is less than `mass`, but
-// at least `least` tokens.
+// Selects the tokens that top-p keeps: those for which the sum of the probabilities of all larger tokens is less than `mass`, but at
+// least `least` tokens.
 class TopPSelection {
  public:
   TopPSelection(std::span<ScoredToken> tokens, double largest) : tokens_(tokens), largest_(largest) {}
 
-  // Moves the kept tokens to the front and returns their number.
+  // Moves the kept tokens to the front of the list and returns their number.
   size_t select(double mass, size_t least) {
     size_t begin = 0;
     size_t end = tokens_.size();
@@ -54,7 +54,8 @@ class TopPSelection {
     for (size_t i = begin; i < end; ++i) sum += weight(tokens_[i]);
     return sum;
   }
-  // Splits [begin, end) into two parts that are not empty, of which every token of the first is above every one of the second.
+  // Partitions [begin, end) into two parts that are not empty. Every token of the first part precedes every token of the second part in
+  // the order of top-p.
   size_t partition(size_t begin, size_t end) {
     ScoredToken pivot[3] = {tokens_[begin], tokens_[begin + (end - begin) / 2], tokens_[end - 1]};
     std::sort(pivot, pivot + 3, is_above);
@@ -109,7 +110,7 @@ void LogitsProcessors::apply(std::span<const int32_t> history, int64_t prompt_le
 }
 
 void LogitsProcessors::penalize_repetitions(std::span<const int32_t> history, std::span<float> scores) {
-  if (++call_ == 0) {  // the numbers of calls have wrapped around
+  if (++call_ == 0) {  // the counter of calls has overflowed and starts again
     std::ranges::fill(last_seen_, 0u);
     call_ = 1;
   }
@@ -125,7 +126,8 @@ void LogitsProcessors::penalize_repetitions(std::span<const int32_t> history, st
 
 void LogitsProcessors::remove_repeated_ngrams(std::span<const int32_t> history,
                                               std::span<float> scores) const {
-  // A size beyond the history never repeats; comparing first also keeps the subtraction below in range.
+  // An n-gram that is longer than the history cannot repeat. This is tested first, because the subtraction below would overflow
+  // otherwise.
   if (settings_.no_repeat_ngram_size > std::ssize(history)) return;
   const size_t n = static_cast<size_t>(settings_.no_repeat_ngram_size);
   const auto prefix = history.last(n - 1);
@@ -139,7 +141,8 @@ void LogitsProcessors::remove_repeated_ngrams(std::span<const int32_t> history,
 void LogitsProcessors::keep_top_k(std::span<float> scores) {
   const int64_t k = std::max(settings_.sampling.top_k, min_tokens_to_keep_);
   if (k >= std::ssize(scores)) return;
-  // heap_ has the k largest scores so far, the smallest of them first. Nearly every later score is below it.
+  // heap_ contains the k largest scores so far, with the smallest of them on top. Most of the remaining scores are smaller and need no
+  // change of the heap.
   heap_.assign(scores.begin(), scores.begin() + k);
   std::ranges::make_heap(heap_, std::greater<>());
   for (const float x : scores.subspan(static_cast<size_t>(k))) {
@@ -165,7 +168,7 @@ void LogitsProcessors::keep_top_p(std::span<float> scores) {
   for (const ScoredToken& token : kept_) {
     total += std::exp(static_cast<double>(token.score) - static_cast<double>(largest));
   }
-  // transformers compares fp32 sums with 1 - top_p, which is rounded to fp32.
+  // transformers compares sums in fp32 with 1 - top_p, so this value is rounded to fp32 too.
   const double below = static_cast<double>(static_cast<float>(1.0 - settings_.sampling.top_p));
   TopPSelection selection(kept_, static_cast<double>(largest));
   const size_t kept = selection.select((1.0 - below) * total, static_cast<size_t>(min_tokens_to_keep_));
@@ -174,7 +177,7 @@ void LogitsProcessors::keep_top_p(std::span<float> scores) {
 
 void LogitsProcessors::keep_min_p(std::span<float> scores) {
   const float largest = *std::ranges::max_element(scores);
-  // The ratio of two probabilities is exp of the difference of their scores.
+  // The ratio of two probabilities is exp(difference of their scores).
   const double threshold = *settings_.sampling.min_p;
   kept_.clear();
   for (size_t v = 0; v < scores.size(); ++v) {

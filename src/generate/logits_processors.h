@@ -1,6 +1,6 @@
-// Changes the logits of the next token before it is selected, in the order and with the formulas of transformers 5: repetition
-// penalty, no repeated n-grams, a minimum number of new tokens; for sampling also temperature, top-k, top-p and min-p.
-// Selection is not part of it (token_selection.h, beam_search.h).
+// Changes the logits of the next token before it is selected, in the order and with the formulas of transformers 5: repetition penalty,
+// no repeated n-grams, a minimum number of new tokens; for sampling also temperature, top-k, top-p and min-p. The selection itself is in
+// token_selection.h and beam_search.h.
 //
 // Legend: V tokens of the vocabulary, x_v the score of token v, L tokens of the prompt and the text so far. A removed token gets the
 // score -infinity.
@@ -13,13 +13,13 @@
 //   top-p                  removes v if the probabilities of v and of the tokens below it sum to 1 - top_p at most
 //   min-p                  removes v if its probability is below min_p times the largest one
 //
-// Top-k, top-p and min-p keep a minimum number of tokens: 1, and with beams 1 + number of end tokens, so that a beam can
-// continue. Each sees the scores that the one before it left. Of equal scores, the smaller id is below the larger one, as in a stable
-// ascending sort; torch.sort and torch.topk leave that open.
+// Top-k, top-p and min-p keep at least 1 token, and with beam search 1 + number of end tokens, so that a beam can continue. Each of them
+// uses the scores that the previous one has changed. Among equal scores, the smaller id is below the larger one, as in a stable ascending
+// sort; torch.sort and torch.topk do not define this order.
 //
-// Numerics: scores are fp32, and each formula rounds once to fp32, as in transformers. Probabilities are computed in double
-// from the scores. transformers computes them in fp32, so a token whose sum is within an fp32 rounding (about 1e-7) of the
-// threshold can be decided otherwise there.
+// Numerics: scores are fp32, and each formula rounds once to fp32, as in transformers. Probabilities are computed in double from the
+// scores. transformers computes them in fp32, so if the sum for a token differs from the threshold by less than an fp32 rounding error
+// (about 1e-7), transformers may decide differently.
 //
 // Cost: O(V + L) per call. Nothing sorts V scores: top-k keeps a heap of k, top-p partitions around pivots. Not thread-safe: one
 // object per thread, because it owns scratch memory that grows once to V entries.
@@ -41,11 +41,12 @@ struct ScoredToken {
 
 class LogitsProcessors {
  public:
-  // Requires: the settings pass check_generation_settings() and check_generation_vocabulary().
+  // Requires: check_generation_settings() and check_generation_vocabulary() pass for the settings.
   LogitsProcessors(const GenerationSettings& settings, int64_t vocab_size);
 
-  // Changes the V scores of the token after `history`, which consists of the prompt and the text so far. Greedy decoding and
-  // sampling call it with logits, beam search with their log_softmax. Requires: scores has V entries; the ids of history are below V.
+  // Changes the V scores of the token that follows `history`, which consists of the prompt and the text so far. Greedy decoding and
+  // sampling pass logits as scores; beam search passes their log_softmax. Requires: `scores` has V entries; the ids in `history` are
+  // below V.
   void apply(std::span<const int32_t> history, int64_t prompt_length, std::span<float> scores);
 
  private:
@@ -57,13 +58,14 @@ class LogitsProcessors {
 
   GenerationSettings settings_;
   int64_t min_tokens_to_keep_ = 1;
-  std::vector<uint32_t> last_seen_;  // per token: number of the last call whose history contained it
+  // for each token, the number of the last call whose history contained it
+  std::vector<uint32_t> last_seen_;
   uint32_t call_ = 0;
   std::vector<float> heap_;
   std::vector<ScoredToken> kept_;
 };
 
-// Returns the logarithm of the sum of exp(x_v) over all scores: the largest score plus the logarithm of a sum in double.
+// Returns the logarithm of the sum of exp(x_v) over all scores, computed as the largest score plus the logarithm of a sum in double.
 // Errors: as select_greedy().
 double log_sum_exp(std::span<const float> scores);
 

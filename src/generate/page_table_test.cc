@@ -14,14 +14,14 @@
 namespace plimsoll {
 namespace {
 
-// A cache with contents: the slot of a token stores a hash of the text up to and including this token. A page that is shared
-// wrongly, or a copy that is missing, gives another hash.
+// A simulated cache with contents: the place of a token stores a hash of the text up to and including this token. If a page is shared
+// wrongly, or a copy is missing, the hash is different.
 class SimulatedCache {
  public:
   SimulatedCache(int64_t num_pages, int64_t page_size)
       : table(num_pages, page_size), slots_(static_cast<size_t>(num_pages * page_size), 0) {}
 
-  // Appends tokens to all sequences at once, as one step of a batch: all copies first, then all writes.
+  // Appends tokens to all sequences at once, as a step of the model does: all copies come first, then all writes.
   void step(const std::vector<std::pair<SequenceId, std::vector<uint64_t>>>& appended) {
     struct PageCopy {
       int32_t from, to;
@@ -35,7 +35,7 @@ class SimulatedCache {
       const int32_t to = table.pages(sequence)[static_cast<size_t>(length / table.page_size())];
       copies.push_back({from, to, length % table.page_size()});
     }
-    // Copies may run at the same time, so each reads the contents before all of them.
+    // All copies of a step may run at the same time on a GPU, so each of them reads the contents before the step.
     const std::vector<uint64_t> before = slots_;
     for (const PageCopy& copy : copies) {
       for (int64_t i = 0; i < copy.tokens; ++i) slot(copy.to, i) = before[index(copy.from, i)];
@@ -96,8 +96,8 @@ struct SearchShape {
   int64_t page_size = 1;
 };
 
-// Runs a search with random parents, or with beams that stay apart after the first step, and checks all contents after each step. Returns
-// the largest number of pages in use.
+// Simulates a search with random parents, or with beams that stay separate after the first step, and checks all contents after each step.
+// Returns the largest number of pages in use.
 int64_t simulate(const SearchShape& shape, std::mt19937& random, bool beams_stay_apart) {
   const int64_t capacity = pages_needed(shape.prompts, shape.new_tokens, shape.num_beams, shape.page_size);
   SimulatedCache cache(capacity, shape.page_size);
@@ -108,7 +108,7 @@ int64_t simulate(const SearchShape& shape, std::mt19937& random, bool beams_stay
     for (uint64_t& token : tokens) token = random();
     cache.full_texts[beams.back()[0]] = {};
     cache.texts[beams.back()[0]] = 0;
-    // The prompt is appended in two steps.
+    // The prompt is appended in two steps, to test that a sequence can grow by several tokens more than once.
     const auto cut = tokens.begin() + static_cast<std::ptrdiff_t>(random() % tokens.size());
     cache.step({{beams.back()[0], {tokens.begin(), cut}}});
     cache.step({{beams.back()[0], {cut, tokens.end()}}});
@@ -154,7 +154,7 @@ TEST(PageTable, RandomSearchesNeverExceedTheBoundAndKeepTheirContents) {
                  " new tokens, pages of " + std::to_string(shape.page_size));
     simulate(shape, random, false);
     if (HasFatalFailure()) return;
-    // If all beams stay apart, the search uses exactly as many pages as the bound.
+    // If all beams stay separate, the search must use exactly as many pages as the upper bound says.
     const int64_t bound = pages_needed(shape.prompts, shape.new_tokens, shape.num_beams, shape.page_size);
     EXPECT_EQ(simulate(shape, random, true), bound);
     ++num_tight;
@@ -176,11 +176,11 @@ TEST(PageTable, BeamsShareFullPagesAndCopyThePartlyFilledOne) {
   EXPECT_EQ(table.num_used(), 4) << "one shared page, and one per beam";
   EXPECT_EQ(table.pages(beams[2])[1], 1);
   EXPECT_EQ(table.num_references(0), 3);
-  // The only new beam continues beam 2: the other beams are dropped, and nothing is copied while there is one beam.
+  // The only new beam continues beam 2. The other beams must be dropped, and nothing needs to be copied while there is only one beam.
   table.reorder(&beams, std::vector<int32_t>{2});
   EXPECT_EQ(table.num_used(), 2);
   EXPECT_EQ(table.grow(beams[0], 1), kNoPage);
-  // A full last page is shared without a copy.
+  // A full last page is shared, and needs no copy when the sequences grow.
   table.reorder(&beams, std::vector<int32_t>{0, 0});
   for (const SequenceId beam : beams) EXPECT_EQ(table.grow(beam, 1), kNoPage);
   EXPECT_EQ(table.num_used(), 4);

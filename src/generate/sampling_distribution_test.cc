@@ -1,5 +1,6 @@
 // Compares the frequencies of drawn tokens with the exact probabilities that result from transformers' logits processors
-// (fixtures/sampling.json, made by make_sampling.py), by Pearson's chi-square test. Seeds are fixed, so that the result is always the same.
+// (fixtures/sampling.json, made by make_sampling.py). The comparison is Pearson's chi-square test. Seeds are fixed, so that the result is
+// always the same.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,15 +21,15 @@ using Json = nlohmann::json;
 
 constexpr int64_t kDraws = 40000;
 
-// chi_square_limit() is exceeded once in 10^6 by correct code. There are 3 seeds x 13 cases, so that correct code would be refused with a
-// probability of 4e-5 if the seeds were drawn anew.
+// Correct code exceeds chi_square_limit() with a probability of 10^-6. With 3 seeds x 13 cases, random seeds would make the test fail
+// with a probability of 4e-5.
 
 struct Outcome {
   double chi_square = 0;
   double limit = 0;
 };
 
-// Tokens of which fewer than 5 are expected form one class. Requires: no token with a probability of 0 was drawn.
+// Tokens that are expected fewer than 5 times are combined into one class. Requires: no token with a probability of 0 was drawn.
 Outcome compare(const std::vector<int64_t>& drawn, const std::vector<double>& probabilities) {
   const double draws = static_cast<double>(std::accumulate(drawn.begin(), drawn.end(), int64_t{0}));
   double rare_expected = 0;
@@ -49,7 +50,8 @@ Outcome compare(const std::vector<int64_t>& drawn, const std::vector<double>& pr
       rare_drawn += static_cast<double>(drawn[v]);
     }
   }
-  // A class with less than one expected draw would not have the distribution of the limit.
+  // If fewer than one draw is expected in the combined class, it is left out, because its statistic does not follow the chi-square
+  // distribution.
   if (rare_expected >= 1) add(rare_drawn, rare_expected);
   outcome.limit = classes > 1 ? chi_square_limit(classes - 1) : 1e-9;
   return outcome;
@@ -61,7 +63,7 @@ class Distribution : public ::testing::Test {
     static const Json kFixture = read_json_object(PLIMSOLL_SOURCE_DIR "/src/generate/fixtures/sampling.json");
     return kFixture;
   }
-  // Returns the scores from which a case draws.
+  // Returns the scores from which tokens are drawn in a case.
   static std::vector<float> scores_of(const Json& settings_json) {
     const auto vocab = fixture().at("vocab").get<int64_t>();
     const auto history = fixture().at("history").get<std::vector<int32_t>>();
@@ -71,7 +73,7 @@ class Distribution : public ::testing::Test {
     LogitsProcessors(settings, vocab).apply(history, std::ssize(history), scores);
     return scores;
   }
-  // Draws for many sequences and positions, as a run does.
+  // Draws tokens for many sequences and positions, as a run does.
   static std::vector<int64_t> draw(const std::vector<float>& scores, uint64_t seed) {
     constexpr int64_t kSequences = 200;
     std::vector<int64_t> drawn(scores.size());
@@ -103,7 +105,7 @@ TEST_F(Distribution, DrawsHaveTheProbabilitiesOfTransformers) {
   }
 }
 
-// The probabilities themselves, without chance: fp32 roundings of the scores change them by 1e-6 of their value at most.
+// Also compares the probabilities themselves. They may differ by 1e-6 of their value, because scores are rounded to fp32.
 TEST_F(Distribution, ScoresHaveTheProbabilitiesOfTransformers) {
   for (const Json& item : fixture().at("cases")) {
     std::vector<float> scores = scores_of(item.at("settings"));
@@ -117,7 +119,7 @@ TEST_F(Distribution, ScoresHaveTheProbabilitiesOfTransformers) {
   }
 }
 
-// The test refuses other distributions: a temperature that differs by 6 %, one token less, another penalty, another top-p.
+// The test must be able to detect wrong distributions: a temperature that differs by 6 %, one token less, another penalty, another top-p.
 TEST_F(Distribution, TheTestFindsWrongDistributions) {
   const auto exact = [&](size_t i) {
     return fixture().at("cases")[i].at("probabilities").get<std::vector<double>>();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns the text without the marks of incomplete characters at its end.
+// Returns the text without the replacement characters at its end, which stand for incomplete characters.
 std::string_view complete_part(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text;
@@ -30,9 +30,10 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> te
 std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) const {
   if (texts_.empty() || tokens.empty()) return std::nullopt;
   const DecodeOptions options{.skip_special_tokens = false, .clean_up_spaces = false};
-  // The window has one token more than the longest stop string has bytes, so that the stop string does not begin with the first token
-  // that is decoded: decoders remove a space there. The window gets longer if it contains tokens without text, or if it would cut a
-  // character: a decoder with byte fallback then marks every byte up to the next token of another kind as invalid.
+  // The decoded window consists of the last token and, before it, one token more than the longest stop string has bytes. Hence no stop
+  // string begins with the first decoded token, where decoders remove a space. The window gets longer if it contains tokens without text.
+  // It also gets longer if it would begin within a character: a decoder with byte fallback would then mark all bytes up to the next token
+  // of another kind as invalid.
   size_t size = std::min(tokens.size(), longest_ + 2);
   std::string text;
   std::string before;

@@ -19,8 +19,8 @@ Tokenizer tokenizer_of(const nlohmann::json& c) {
   return Tokenizer(text::parse_tokenizer_json(c.at("tokenizer").dump(), "tokenizer.json"));
 }
 
-// For every tokenizer, texts of its fixture, and stop strings cut out of the decoded text: the first token after which the decoded
-// text contains the stop string is the first one for which find() returns it.
+// For every tokenizer, uses texts of its fixture, and stop strings cut out of the decoded text. find() must return a stop string for the
+// first time at the token with which the decoded text contains it for the first time.
 TEST(StopStrings, StopAtTheFirstTokenThatCompletesTheText) {
   const nlohmann::json fixture = text::read_json_fixture("models.json");
   std::mt19937 random(11);
@@ -66,12 +66,13 @@ TEST(StopStrings, StopAtTheFirstTokenThatCompletesTheText) {
   EXPECT_GT(num_across_tokens, 30u);
 }
 
-// A byte-level BPE without merges: every byte is a token, and one special token.
+// Returns a byte-level BPE tokenizer without merges: every byte is a token, and there is one special token.
 Tokenizer byte_tokenizer() {
   nlohmann::json vocab = nlohmann::json::object();
   int id = 0;
   for (int byte = 0; byte < 256; ++byte) {
-    // The characters of the byte-level alphabet: printable bytes are themselves, the others follow from U+0100 on.
+    // The characters of the alphabet of byte-level BPE: printable bytes stand for themselves, the others are represented by the
+    // characters from U+0100 on.
     const bool is_printable =
         (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
     static int next = 0;
@@ -110,24 +111,25 @@ TEST(StopStrings, PartsOfCharactersSpecialTokensAndOverlaps) {
   const auto find = [&](std::vector<std::string> texts, const Ids& tokens) {
     return StopStrings(tokenizer, std::move(texts)).find(tokens);
   };
-  // A stop string that is a character of four bytes is found when the token of its last byte arrives.
+  // If a stop string is a single character of four bytes, it must be found when the token with its last byte has been generated.
   const Ids smile = ids("a\xF0\x9F\x98\x80");
   ASSERT_EQ(smile.size(), 5u);
   for (size_t n = 1; n < 5; ++n)
     EXPECT_FALSE(find({"\xF0\x9F\x98\x80"}, {smile.begin(), smile.begin() + static_cast<long>(n)}));
   EXPECT_TRUE(find({"\xF0\x9F\x98\x80"}, smile));
-  // Special tokens are part of the text in which stop strings are searched.
+  // Special tokens must be part of the text in which stop strings are searched.
   const StopMatch special = find({"<|im_end|>"}, ids("hi<|im_end|>")).value();
   EXPECT_EQ(special, (StopMatch{0, 0, 0}));
   EXPECT_EQ(find({"i<|im"}, ids("hi<|im_end|>")), (StopMatch{0, -1, 6}));
-  // Finds a stop string that overlaps an earlier occurrence of itself, and finds none that was complete before the last token.
+  // An occurrence that overlaps an earlier occurrence of the same stop string must be found. An occurrence that was already complete
+  // before the last token must not be found.
   EXPECT_TRUE(find({"aba"}, ids("ababa")));
   EXPECT_FALSE(find({"aba"}, ids("abab")));
-  // If several match, find() returns the one that ends first.
+  // If several stop strings match, find() must return the one that ends first.
   EXPECT_EQ(find({"im_end", "im"}, ids("hi<|im_end|>")).value().index, 1u);
   EXPECT_FALSE(find({}, ids("x")));
   EXPECT_FALSE(find({"x"}, {}));
-  // A stop string may be longer than the text, or all of it.
+  // A stop string may be longer than the text, or equal to all of it.
   EXPECT_FALSE(find({std::string(1000, 'x')}, ids("xxx")));
   EXPECT_TRUE(find({"\n\nUser:"}, ids("\n\nUser:")));
 }

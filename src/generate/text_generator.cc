@@ -17,7 +17,7 @@ int64_t sequences_per_prompt(const GenerationSettings& settings) {
   return std::max(settings.beams.num_beams, settings.num_return_sequences);
 }
 
-// The texts of some prompts, which share the pages of the cache and the runs of the model.
+// The texts of a group of prompts that are generated together: they use the same runs of the model and share the pages of the KV cache.
 class TextGenerator::Group {
  public:
   Group(TextGenerator& generator, std::span<const std::vector<int32_t>> prompts, int64_t first_prompt,
@@ -53,7 +53,7 @@ class TextGenerator::Group {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
   }
 
-  // Called when the first tokens are selected.
+  // Called when the first new tokens have been selected.
   void end_prefill() {
     prefill_seconds_ = seconds_since_begin();
     GenerationWork& work = generator_.work_;
@@ -62,17 +62,17 @@ class TextGenerator::Group {
     work.num_prompts += std::ssize(prompts_);
   }
 
-  // A text that is selected greedily or sampled, without beam search.
+  // A text that is generated without beam search: greedily or by sampling.
   struct Text {
     size_t prompt = 0;
-    int64_t number = 0;  // index of the text among those of its prompt
+    int64_t number = 0;  // index of the text among the texts of its prompt
     SequenceId sequence{0};
     std::vector<int32_t> history;  // prompt and new tokens
     int64_t max_new = 0;
     std::unique_ptr<LogitsProcessors> processors;
   };
 
-  // Runs the model over the prompts, and keeps the scores of the token that follows each.
+  // Runs the model over the prompts, and stores the scores of the token that follows each prompt.
   void read_prompts() {
     std::vector<NewTokens> rows;
     int64_t tokens = 0;
@@ -93,7 +93,7 @@ class TextGenerator::Group {
     flush();
   }
 
-  // With few candidates one thread selects, because starting threads takes longer than the selection.
+  // If there are few candidates, one thread selects the tokens, because starting threads would take longer.
   int num_threads() const {
     return prompt_scores_.has_all_logits() ? generator_.session_.setup().request.device.num_threads : 1;
   }
@@ -114,7 +114,7 @@ class TextGenerator::Group {
         texts.push_back(std::move(text));
       }
     }
-    // Each text changes its own copy of the scores of its prompt.
+    // Each text changes a separate copy of the scores of its prompt.
     NextScores scores(config_.vocab_size, generator_.sizes_.candidates);
     for (const Text& text : texts) scores.append(prompt_scores_, text.prompt);
     extend(texts, scores);
@@ -128,7 +128,7 @@ class TextGenerator::Group {
     for (const Text& text : texts) end_text(text, TextEnd::kInterrupted);
   }
 
-  // Selects the next token of each text and removes the texts that it ends.
+  // Selects the next token of each text and removes the texts that end with it.
   void extend(std::vector<Text>& texts, NextScores& scores) {
     std::vector<int32_t> tokens(texts.size());
     for_each_of(texts.size(), num_threads(), [&](size_t row) {
@@ -184,13 +184,14 @@ class TextGenerator::Group {
     return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
   }
 
-  // Returns an empty function if there are no stop strings, because a search makes a copy of each candidate's text for the function.
+  // Returns an empty function if there are no stop strings. Otherwise the search would copy the text of each candidate for the function
+  // without need.
   BeamSearch::StopCheck stop_check() const {
     if (!generator_.stop_strings_) return {};
     return [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); };
   }
 
-  // The beams of a prompt. Sequence b has the tokens of beam b.
+  // The beams of a prompt. The sequence with index b in the KV cache contains the tokens of beam b.
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> sequences;
@@ -231,7 +232,7 @@ class TextGenerator::Group {
     for (size_t i = 0; i < searches.size(); ++i) add_results(i, searches[i].beams);
   }
 
-  // Performs a step of each beam search that is not done. `next` holds the scores of the beams of these searches, in order.
+  // Performs a step of each beam search that is not done. `next` contains the scores of the beams of these searches, in order.
   void advance(std::vector<Search>& searches, NextScores& next) {
     struct Row {
       size_t search, beam;
@@ -301,7 +302,7 @@ class TextGenerator::Group {
   int64_t first_prompt_;
   const OnToken& on_token_;
   std::vector<std::vector<GeneratedText>> results_;
-  std::vector<SequenceId> sequences_;  // the sequences of the prompts
+  std::vector<SequenceId> sequences_;  // sequences of the prompts in the KV cache
   NextScores prompt_scores_;           // scores of the token that follows each prompt
   std::chrono::steady_clock::time_point begin_;
   double prefill_seconds_ = 0;

@@ -1,11 +1,11 @@
-// Generates texts with a planned model: prefill of the prompts, then one token per sequence and run of the model, with the keys and values
-// of earlier tokens in the pages of a planned cache. Selection is in token_selection.h and beam_search.h. Nothing is allocated on the
-// device after start().
+// Generates texts with a model whose memory is planned. The first run of the model (prefill) processes the prompts; each further run
+// processes one new token per sequence and reads the keys and values of earlier tokens from the KV cache. Tokens are selected by
+// token_selection.h and beam_search.h. Nothing is allocated on the device after start().
 //
-// Prompts are processed in groups of at most `prompts_at_once`. A prompt's texts do not depend on the other prompts of its group,
-// except for the roundings of matrix products, whose order of summation may depend on the number of rows.
+// Prompts are processed in groups of at most `prompts_at_once`. The texts of a prompt do not depend on the other prompts of its group,
+// except through rounding: the order of summation in matrix products may depend on the number of rows.
 //
-// Not thread-safe. Owns the session.
+// Not thread-safe. Owns the session (the plan, the memory and the weights of the run).
 #pragma once
 
 #include <atomic>
@@ -25,32 +25,33 @@
 
 namespace plimsoll {
 
-// The reason why a text ended.
+// States why a text ended.
 enum class TextEnd : uint8_t { kEndToken, kStopString, kLength, kInterrupted };
 
 struct GeneratedText {
-  std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
+  std::vector<int32_t> tokens;  // new tokens, including the end token if there is one
   TextEnd end = TextEnd::kLength;
-  double score = 0.0;  // beam search: sum of log probabilities / length^length_penalty
+  double score = 0.0;  // with beam search: sum of log probabilities, divided by length^length_penalty
 };
 
-// Returns the number of sequences of a prompt that exist at once: its beams, or its texts.
+// Returns the number of sequences of a prompt that exist at the same time: its beams, or its texts.
 int64_t sequences_per_prompt(const GenerationSettings& settings);
 
-// The work of the generator since it was started, without the work of warm_up().
+// Statistics about the work of the generator since it was started, without warm_up().
 struct GenerationWork {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
   int64_t num_texts = 0;   // number of returned texts
-  int64_t new_tokens = 0;  // number of new tokens in these texts
-  // Runs of the model with one new token per sequence, and the tokens that they read, with those of beams that are not returned.
+  int64_t new_tokens = 0;  // number of new tokens in the returned texts
+  // Number of runs of the model with one new token per sequence, and number of tokens that they process. Tokens of beams that are not
+  // returned are included.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
-  // Bytes of weights and of the cache that all of these runs read, as DecodeReads counts them.
+  // Bytes of weights and of the KV cache that all of these runs read, counted as in DecodeReads.
   double decode_weight_bytes = 0;
   double decode_cache_bytes = 0;
-  // first_token_seconds: the time until the first token of every text of the first group of prompts is selected. prefill_seconds:
-  // the same, summed over all groups. decode_seconds: the rest of the time.
+  // Durations. first_token_seconds ends when the first token of every text of the first group of prompts has been selected.
+  // prefill_seconds is the same time summed over all groups. decode_seconds is the rest of the time.
   double first_token_seconds = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -58,31 +59,31 @@ struct GenerationWork {
 
 class TextGenerator {
  public:
-  // Called with each new token, in the order of the run: the index of the prompt, the index of the text among those of the
-  // prompt, and the token. Beam search calls it when the text is complete.
+  // Called with each new token, in the order of generation: the index of the prompt, the index of the text among those of the prompt, and
+  // the token. With beam search it is called only when a text is complete.
   using OnToken = std::function<void(int64_t prompt, int64_t text, int32_t token)>;
-  // Called with the texts of a prompt when all are complete, or when the run was stopped, in the order of the prompts.
+  // Called with all texts of a prompt when they are complete, or when the run was stopped. The calls are in the order of the prompts.
   using OnTexts = std::function<void(int64_t prompt, const std::vector<GeneratedText>& texts)>;
 
-  // Requires: the setup's request has a generation program; the setup has a tokenizer if there are stop strings.
+  // Requires: the setup is for a run that generates texts, and has a tokenizer if there are stop strings.
   TextGenerator(RunSetup setup, FileSystem& files, GenerationSettings settings);
 
   Session& session() { return session_; }
 
-  // Makes generate() end after the run of the model during which `*stop` becomes true. Its texts then have the tokens so far, and prompts
-  // that were not begun have no texts.
+  // Makes generate() return after the run of the model during which `*stop` becomes true. Unfinished texts then end with the tokens
+  // generated so far, and prompts that were not begun have no texts.
   void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
 
-  // Returns num_return_sequences texts for each prompt, in the order of the prompts. `first_prompt`: the number of the first prompt in
-  // the run, from which random numbers derive. Errors: kUsage for a prompt without tokens, with more tokens than planned, or with an id
-  // outside the vocabulary; kNotFinite if the model returns NaN. Requires: the session is allocated.
+  // Returns num_return_sequences texts for each prompt, in the order of the prompts. `first_prompt` is the number of the first prompt
+  // within the whole run; random numbers depend on it. Errors: kUsage for a prompt without tokens, with more tokens than planned, or with
+  // an id outside the vocabulary; kNotFinite if the model returns NaN. Requires: the session is allocated.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::vector<int32_t>> prompts,
                                                    int64_t first_prompt, const OnToken& on_token = {},
                                                    const OnTexts& on_texts = {});
 
-  // Generates a few tokens after prompts of each size that a group of `prompts` can have, as often as it takes until later runs of
-  // the model cost no more than any other: the first run in a bucket binds its ops and loads kernels, and the second one captures
-  // a graph on a GPU. The work is not counted. Requires: as generate().
+  // Warms up: generates a few tokens after prompts of each size that a group of `prompts` can have, until later runs of the model cannot
+  // take additional time. The first run in a bucket prepares its ops and loads kernels, and on a GPU the second run captures a CUDA
+  // graph. This work is not counted in the statistics. Requires: as generate().
   void warm_up(std::span<const std::vector<int32_t>> prompts);
 
   const GenerationWork& work() const { return work_; }
@@ -90,14 +91,14 @@ class TextGenerator {
  private:
   class Group;
 
-  // Runs the model over the new tokens of some sequences, which the pages have room for, and returns the scores of the token that
-  // follows each. Valid until the next run.
+  // Runs the model over the new tokens of some sequences, and returns the scores of the token that follows each sequence. Requires: the
+  // page table has pages for the new tokens. Valid until the next run.
   struct NewTokens {
     SequenceId sequence{0};
     std::span<const int32_t> tokens;
   };
   NextScores& run(std::span<const NewTokens> rows);
-  // Runs the model over one new token per sequence, and counts the work.
+  // Runs the model over one new token per sequence, and adds this to the statistics.
   NextScores& decode(std::span<const NewTokens> rows);
   bool is_stopped() const { return stop_ != nullptr && stop_->load(); }
 

@@ -1,8 +1,9 @@
-// Selects the next token from processed scores: the largest one (greedy decoding), or a random one with the probabilities
-// softmax(scores) (sampling). Also the random numbers of beam search with sampling.
+// Selects the next token from processed scores: the largest one (greedy decoding), or a random one with the probabilities softmax(scores)
+// (sampling). Also computes the random numbers for beam search with sampling.
 //
-// Random numbers come from Philox4x32-10 with the seed as key and a counter that names what is drawn, so that a text depends on the
-// seed, on its own number and on its own scores, but not on the other texts of the batch, on the order of calls, or on threads:
+// Random numbers come from Philox4x32-10, whose key is the seed and whose counter identifies the sequence and the position. Hence a text
+// depends on the seed, on its own number and on its own scores, but not on other texts of the batch, on the order of calls, or on
+// threads:
 //
 //   sampling            counter = {low, high 32 bits of the number of the sequence, kSamplingSite, position}
 //   beam search         counter = {token / 4, row, kBeamSite, position}, and the number of the token is lane token % 4
@@ -26,27 +27,28 @@
 
 namespace plimsoll {
 
-// The score of a token that cannot be selected.
+// The score of a token that must not be selected.
 inline constexpr float kRemovedScore = -std::numeric_limits<float>::infinity();
 
 inline constexpr uint32_t kSamplingSite = 0x53414d50u;  // the ASCII codes of "SAMP"
 inline constexpr uint32_t kBeamSite = 0x4245414du;      // the ASCII codes of "BEAM"
 
-// Returns the first of the largest scores, as torch.argmax. Errors: kNotFinite if a score is NaN or +infinity; kUsage if all
-// are -infinity.
+// Returns the first of the largest scores, like torch.argmax. Errors: kNotFinite if a score is NaN or +infinity; kUsage if all are
+// -infinity.
 int32_t select_greedy(std::span<const float> scores);
 
-// Throws the errors of select_greedy() if only the largest score, and the logarithm of the sum of all exponentials, are known.
+// Checks the scores for the same errors as select_greedy(), if only the largest score and the logarithm of the sum of all exponentials
+// are known.
 void check_scores(float largest, double log_sum);
 
-// The uniform number that selects the token of a sequence at a position.
+// Returns the uniform random number with which the token of a sequence at a position is selected.
 double sampling_number(uint64_t seed, uint64_t sequence, uint32_t position);
 
-// Returns the token that the uniform number selects. Errors: as select_greedy(). Cost: one exponential per score that was not
-// removed.
+// Returns the token that is selected with the uniform random number. Errors: as select_greedy(). Cost: one exponential per score that is
+// not -infinity.
 int32_t select_sampled(std::span<const float> scores, double uniform);
 
-// Returns the Gumbel number of a token of a row.
+// Returns the Gumbel random number of a token of a row.
 double beam_gumbel(uint64_t seed, uint32_t row, uint32_t position, int32_t token);
 
 }  // namespace plimsoll

@@ -44,8 +44,8 @@ TEST(CalibrationCache, RefusesWhatIsNamedAndWarnsOfItsOwn) {
   EXPECT_NE(warnings[0].find("without calibration"), std::string::npos) << warnings[0];
 }
 
-// The cache is not something that the user requested, so a folder that cannot be read counts as empty. Here it is a
-// link to itself.
+// The user did not ask for the cache, so a folder that cannot be read must be treated as empty. Here the folder cannot be read because it
+// is a symbolic link to itself.
 TEST(CalibrationCache, ThatCannotBeLookedForIsNone) {
   MemoryFileSystem files;
   files.make_link("/loop", "/loop");

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the ladder of a program of this run.
+// Returns the ladder (list of buckets) of a program of this run.
 std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
   const RankOptions ranks{.tensor_size = run.arguments.tp_size,
                           .sequence_parallel = run.arguments.sequence_parallel};
@@ -19,7 +19,7 @@ std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
   return make_ladder(largest, 16, 1.0, multiple);
 }
 
-// Counts the runs of a segment in each bucket of a ladder.
+// For each bucket of a ladder, counts how often a segment runs in it.
 class BucketRuns {
  public:
   BucketRuns(const CountedRun& run, const Bucket& largest)
@@ -46,15 +46,14 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// Number of epochs whose batches are counted if all epochs have the same batches: the first one, which may be partial, and two more. They
-// contain every bucket that recurs at least twice.
+// If all epochs have the same batches, only this number of epochs is counted: the first one, which may be partial, and two more. In
+// these, every bucket that occurs in each epoch occurs at least twice.
 constexpr int64_t kEnoughEpochs = 3;
 
-// Fills captured.train and captured.update. The optimizer segment of a step runs in the bucket of the step's last
-// micro-batch.
+// Computes captured.train and captured.update. The optimizer segment of a step runs in the bucket of the step's last micro-batch.
 void count_training(const CountedRun& run, const Bucket& largest, int64_t max_walked_rows,
                     CapturedBuckets& captured) {
-  // Without training data the batches come from the calling program and may have any size.
+  // Without training data, batches come from the calling program and may have any size, so all buckets are counted.
   if (run.train_lengths.empty()) {
     captured.train = captured.update = BucketRuns(run, largest).num_buckets();
     return;
@@ -67,7 +66,8 @@ void count_training(const CountedRun& run, const Bucket& largest, int64_t max_wa
   sampler.seek(run.start.position);
   BucketRuns micro_batches(run, largest);
   BucketRuns updates(run, largest);
-  int64_t rows = is_same_each_epoch ? 0 : sampler.num_rows();  // number of rows that were sampled
+  // number of rows that the sampler has returned
+  int64_t rows = is_same_each_epoch ? 0 : sampler.num_rows();
   int64_t epochs = 0;
   int64_t in_step = 0;
   for (int64_t steps = run_length(run.arguments, sampler).max_steps - run.start.step; steps > 0;) {
@@ -98,7 +98,8 @@ void count_set(const std::vector<int32_t>& lengths, int64_t batch_size, int64_t 
   }
 }
 
-// Returns the number of evaluations during training plus the final one.
+// Returns the number of evaluations during training, plus one if --do_eval adds an evaluation at the end. For a run that does not train,
+// returns 1 if it evaluates and 0 otherwise.
 int64_t times_evaluated(const CountedRun& run) {
   if (run.purpose != RunPurpose::kTrain) return run.purpose == RunPurpose::kEvaluate ? 1 : 0;
   const Sampler sampler(run.sampler, run.train_lengths);

@@ -1,6 +1,6 @@
-// Counts the buckets in which the segments of a run's programs run at least twice, which is when a GPU
-// captures them. The count follows from the lengths of the rows, the sampler's order and the number of steps.
-// Pure; thread-safe.
+// Predicts in how many buckets the segments of a run's programs run at least twice, because a GPU captures a segment as a CUDA graph when
+// it runs for the second time. The count follows from the lengths of the rows, the order of the sampler and the number of steps. Pure;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,41 @@
 
 namespace plimsoll {
 
-// Everything that determines how often a run meets each bucket. Owns its lengths.
+// The input of the prediction: everything that determines which buckets a run uses how often. Owns the lengths of the rows.
 struct CountedRun {
-  RunPurpose purpose = RunPurpose::kTrain;  // kPlan: no data is read
+  // true for kPlan, the purpose of a plan for which no data is read
+  RunPurpose purpose = RunPurpose::kTrain;
   Arguments arguments = {};
   SamplerOptions sampler = {};
   RunStart start = {};
-  std::vector<int32_t> train_lengths = {};  // the length of each row; empty for a run that does not train
-  std::vector<std::vector<int32_t>> evaluated = {};  // the lengths of each set that is evaluated
-  std::vector<std::vector<int32_t>> predicted = {};  // the lengths of each set that is predicted
+  // length of each training row; empty for a run that does not train
+  std::vector<int32_t> train_lengths = {};
+  // for each data set that is evaluated, the lengths of its rows
+  std::vector<std::vector<int32_t>> evaluated = {};
+  // for each data set that is predicted, the lengths of its rows
+  std::vector<std::vector<int32_t>> predicted = {};
 };
-// Returns the run as captured_buckets() needs it. Requires: the data has been read and the steps have been counted.
+// Makes the input for captured_buckets() from a setup. Requires: the data has been read and the steps have been counted.
 CountedRun counted_run(const RunSetup& setup);
 
-// Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except
-// in these cases.
+// Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except in these cases.
 // It is an upper bound for:
-//  - Runs with more batches than count_batches() walks: every bucket counts.
-//  - Steps that defer work to the next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save
-//    counts, although it does not run the whole segment.
-//  - Runs that stop early: the remaining steps count as well.
+//   - Runs with more batches than count_batches() examines: every bucket counts.
+//   - Steps that defer work to the next one (ProgramPlan::deferred_after): a forward pass after an evaluation or a save
+//     counts, although it does not run the whole segment.
+//   - Runs that stop early: the remaining steps count as well.
 // It does not include:
-//  - Work of a callback or of a caller's own loop in addition to the run.
-//  - The forward pass that looks for a value that is not finite.
-//  - Steps that are repeated because a checkpoint turns out to be damaged when its hashes are verified, so that the run
-//    resumes from an earlier one.
+//   - Additional work of a callback, or of a training loop in the calling program.
+//   - The forward pass that searches for the first value that is not finite.
+//   - Steps that are repeated because a checkpoint turns out to be damaged when its hashes are verified, so that the run
+//     resumes from an earlier one.
 //
-// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the
-// rows that are trained on.
+// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the rows that are trained on.
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 
-// Counts the captured buckets that the run would have with random data and these batches. Every row then has the length of the
-// longest row of the training bucket.
+// Predicts the captured buckets for a run on random data with other batch sizes. Every row then has the length of the longest row of the
+// training bucket.
 CapturedBuckets captured_buckets_of_dummy(CountedRun run, const BatchOptions& batches);
 
 }  // namespace plimsoll

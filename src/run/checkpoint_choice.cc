@@ -34,7 +34,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // `damage` usually begins with the path of the damaged file, which contains the folder; the folder is not named twice.
+      // `damage` usually begins with the path of the damaged file. This path contains the name of the folder, which is then not repeated.
       throw_error(ErrorCode::kBadData,
                   "{}{}. Resume from another checkpoint, or give --resume_from_checkpoint True to resume "
                   "from the newest undamaged one",
@@ -50,7 +50,7 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     const std::string& first = newest.skipped.front().path;
     if (const std::string foreign = describe_foreign_checkpoint(files, first); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}: {}", wanted, first, foreign);
-    // A run from the beginning would write over checkpoints that the user may be able to repair.
+    // The run is refused, because starting from the beginning would overwrite checkpoints that the user may be able to repair.
     throw_error(ErrorCode::kBadData,
                 "{}: all {} checkpoints in this folder are damaged; the newest, {}: {}. Restore one from a "
                 "copy, or leave --resume_from_checkpoint out to start from the beginning",
@@ -69,7 +69,7 @@ std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) 
   try {
     return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   } catch (const Error&) {
-    // A plan needs no checkpoint. A run calls choose_checkpoint() itself, which reports the error.
+    // A plan does not need a checkpoint, so errors are ignored. A run calls choose_checkpoint() itself, which reports them.
     return {};
   }
 }
@@ -82,7 +82,7 @@ void check_resume(FileSystem& files, const Arguments& arguments) {
 }
 
 void check_output_dir(const std::string& output_dir) {
-  // The run will create the missing folders of the path, so the nearest existing folder is checked.
+  // The run will create the folders of the path that are missing, so the permissions of the nearest existing folder are checked.
   fs::path there = fs::absolute(output_dir).lexically_normal();
   std::error_code ignored;
   while (!fs::exists(there, ignored) && there.has_relative_path()) {

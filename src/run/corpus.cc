@@ -32,10 +32,10 @@
 namespace plimsoll {
 namespace {
 
-// The length limit for encoding documents, which are never cut.
+// Length limit for encoding documents. It is so large that documents are never truncated; they are divided into blocks later.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
-// run_clm's default of --validation_split_percentage.
+// The default of --validation_split_percentage in Hugging Face's script run_clm.
 constexpr int64_t kDefaultPercentage = 5;
 
 bool has_language_head(const ModelConfig& config) {
@@ -50,7 +50,7 @@ const char* describe_model(const ModelConfig& config) {
   return is_masked_language_model(config) ? "a masked language model" : "a causal language model";
 }
 
-// Returns the first lines of a file; none for one that is compressed or cannot be read.
+// Returns the first lines of a file. Returns none if it is compressed or cannot be read.
 std::string first_lines(const std::string& path) {
   constexpr size_t kBytes = size_t{1} << 20;
   if (compression_of(path) != Compression::kNone) return {};
@@ -63,14 +63,14 @@ std::string first_lines(const std::string& path) {
   return head;
 }
 
-// Returns the documents [begin, end) of a set.
+// Returns the documents from `begin` to `end` - 1 of a set.
 TokenSet documents_of(const TokenSet& all, int64_t begin, int64_t end) {
   const auto offsets =
       all.offsets().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin) + 1);
   return all.with_rows({offsets.begin(), offsets.end()});
 }
 
-// The tokens of documents, and a hash that is the same whether they are in memory or in the token cache.
+// The tokens of documents. Their hash does not depend on whether they are in memory or in the token cache.
 struct Documents {
   TokenSet tokens;
   uint64_t hash = 0;
@@ -107,8 +107,8 @@ class CorpusReading {
     } else {
       read_files();
     }
-    // Returns the freed memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be taken in
-    // addition.
+    // Returns the memory of freed texts to the system. Otherwise the allocator would keep it, and the process would need it in addition
+    // to the arena.
     malloc_trim(0);
   }
 
@@ -149,7 +149,8 @@ class CorpusReading {
                                     static_cast<uint64_t>(arguments_.max_train_samples.value_or(-1))});
   }
 
-  // Refuses --max_seq_length and --block_size with different values: for a masked language model both set the length of a row.
+  // Refuses --max_seq_length and --block_size if they have different values, because for a masked language model both set the length of a
+  // row.
   void require_one_length() const {
     if (!is_masked_language_model(config_) || !arguments_.block_size) return;
     if (arguments_.max_seq_length == Arguments().max_seq_length ||
@@ -167,7 +168,7 @@ class CorpusReading {
     return are_separate ? BlockRule::kSeparate : BlockRule::kConcatenate;
   }
 
-  // The number of tokens to which a document is cut when it is tokenized.
+  // Returns the number of tokens to which a document is truncated when it is tokenized.
   int64_t document_length() const {
     return separates_documents(arguments_, config_) ? block_size(arguments_, config_) : kAnyLength;
   }
@@ -176,7 +177,8 @@ class CorpusReading {
 
   ChatTemplate chat_template() const { return find_chat_template(arguments_, source_.tokenizer); }
 
-  // Returns the hash of the template that conversations would have; 0 if there is none, which matters only if the file has any.
+  // Returns the hash of the chat template for conversations. Returns 0 if there is no template, which is an error only if the file
+  // contains conversations.
   uint64_t template_hash() const {
     if (is_masked_language_model(config_) || source_.tokenizer.tokenizer == nullptr) return 0;
     try {
@@ -197,7 +199,7 @@ class CorpusReading {
                   arguments_.text_column_names.size(), describe_model(config_));
     }
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
-    // A masked language model reads lines without their line breaks, as run_mlm does.
+    // For a masked language model, the lines of a text file are read without their line breaks, as in Hugging Face's script run_mlm.
     const bool keeps_breaks = arguments_.keep_linebreaks && !is_masked_language_model(config_);
     DocumentOptions options{.line_breaks = keeps_breaks ? LineBreaks::kKeep : LineBreaks::kDrop,
                             .quotes = arguments_.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
@@ -207,7 +209,7 @@ class CorpusReading {
     return options;
   }
 
-  // Returns the token that ends each document, if one does.
+  // Returns the token that is appended to each document, if there is one.
   std::optional<int32_t> end_token() const {
     if (!arguments_.append_eos_token) return std::nullopt;
     const std::optional<int32_t> token = source_.tokenizer.tokenizer->special_ids().eos;
@@ -227,7 +229,8 @@ class CorpusReading {
             .end_token = end_token()};
   }
 
-  // Throws the reason why there is no tokenizer, which was kept because the data might not need one.
+  // Throws the error that occurred when the tokenizer was loaded. It was kept until now, because data that already consists of token ids
+  // needs no tokenizer.
   const Tokenizer& require_tokenizer() const {
     if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
     return *source_.tokenizer.tokenizer;
@@ -255,7 +258,7 @@ class CorpusReading {
   TokenSet chat_tokens_of(const TextSplit& part, const Tokenizer& tokenizer) {
     const ChatEncoder encoder(tokenizer, part.chat(), [&] { return chat_template(); });
     TokenizeOptions options = tokenize_options();
-    options.end_token.reset();  // the chat template adds the end tokens of conversations
+    options.end_token.reset();  // In conversations, the chat template itself adds the end tokens.
     TokenSet tokens = tokenize_split(part, encoder, options);
     tokens.set_type_use(TypeUse::kTrained);
     chat_template_ = encoder.template_name();
@@ -263,7 +266,7 @@ class CorpusReading {
     return tokens;
   }
 
-  // Warns of messages that the chat template leaves out.
+  // Warns if the chat template leaves out messages.
   void warn_of_left_out(const std::string& path) {
     if (const int64_t count = std::exchange(num_left_out_, 0); count > 0) {
       diagnostics_.warn(fmt::format("{}: the chat template '{}' leaves out {} whose role it does not render",
@@ -279,7 +282,8 @@ class CorpusReading {
                   "file");
     }
     std::optional<Documents> documents;
-    // The cache is used for regular files only: a pipe can be read only once, and reading refuses a folder.
+    // The cache is used for regular files only. A pipe can be read only once, so its hash cannot be computed first; a folder is refused
+    // when it is read.
     std::error_code ignored;
     if (!arguments_.cache_dir.empty() && std::filesystem::is_regular_file(path, ignored))
       documents = read_cached(path);
@@ -288,14 +292,14 @@ class CorpusReading {
     return std::move(*documents);
   }
 
-  // Reads a file part by part and passes on the tokens.
+  // Reads a file in parts and passes on the tokens of each part.
   template <typename Add>
   void tokenize_file(const std::string& path, const Add& add) {
     if (!is_read_in_parts(path)) require_file_fits(source_, path);
     const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
-      // The tokens of this part count twice, because those of each thread are held until they are joined.
+      // The tokens of this part count twice, because the threads that tokenize keep their own tokens until these are joined.
       const int64_t held_bytes = add(tokens);
       reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
       require_documents_fit(source_, path, part.held_bytes() + held_bytes);
@@ -323,7 +327,7 @@ class CorpusReading {
   }
 
   TokenCacheKey cache_key(const std::string& path) const {
-    // Part of the key, because caches of earlier versions have no labels of rows of ids.
+    // The number is part of the key, because caches of earlier versions do not contain the labels of rows of token ids.
     constexpr uint64_t kLabelsAreRead = 1;
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
@@ -338,8 +342,8 @@ class CorpusReading {
         .max_seq_length = document_length()};
   }
 
-  // Returns the documents of a file in the token cache, which is written first if it does not have them; nothing if it
-  // cannot be written, or if tokens have types.
+  // Returns the documents of a file in the token cache, which is written first if it does not contain them. Returns nothing if the cache
+  // cannot be written, or if the tokens have token types.
   std::optional<Documents> read_cached(const std::string& path) {
     const TokenCacheKey key = cache_key(path);
     const std::string cached = join_path(arguments_.cache_dir, key.file_name());
@@ -419,7 +423,7 @@ class CorpusReading {
                 name, counted(tokens.num_rows(), "document"));
   }
 
-  // Takes the first documents of the training data as validation data, as run_clm does.
+  // Moves the first documents of the training data to the validation data, as Hugging Face's script run_clm does.
   Documents take_first(Documents& train) const {
     const int64_t percentage = arguments_.validation_split_percentage.value_or(kDefaultPercentage);
     const int64_t all = train.tokens.num_rows();
@@ -430,11 +434,12 @@ class CorpusReading {
                   "{}: the file is one document, which cannot be split ({}); give --validation_file FILE",
                   arguments_.train_file, name);
     }
-    // Takes the nearest number of documents, as datasets' train[:5%] does, but at least one, and not all of them.
+    // Rounds to the nearest number of documents, as train[:5%] does in Hugging Face's datasets, but takes at least one document and
+    // leaves at least one.
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};
-    // Tokens in memory are copied, because tokens that both sets share would be counted twice.
+    // The tokens are copied, because tokens in memory that both sets shared would be counted twice.
     if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});
@@ -493,7 +498,7 @@ class CorpusReading {
     return data;
   }
 
-  // Warns of conversations that were cut, and refuses a set in which nothing is left to train.
+  // Warns if conversations were truncated. Refuses a data set in which no token to be trained is left.
   void check_conversations(const TokenSet& documents, const Dataset& data, const BlockOptions& options,
                            const std::string& name) {
     TruncationCount cut;
@@ -521,7 +526,7 @@ class CorpusReading {
                                                                   has_ready_labels_ ? "label" : "answer")));
   }
 
-  // Reads the documents that the program provides.
+  // Reads the documents that the calling program passes in memory.
   void read_memory(const MemoryData& memory) {
     const auto documents = [&](const std::shared_ptr<const DataRows>& set,
                                const char* name) -> std::optional<Documents> {
@@ -550,7 +555,7 @@ class CorpusReading {
   DataSets& data_;
   std::string chat_template_;  // name of the chat template that was used
   bool has_ready_labels_ =
-      false;  // true if a file has rows of ids with labels, which are treated as conversations are
+      false;  // True if a file has rows of token ids with labels, which are treated like conversations.
   int64_t num_left_out_ = 0;  // number of messages of the current file that the chat template left out
 };
 
@@ -582,7 +587,7 @@ TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
 
 namespace {
 
-// Returns the first rows of a CSV, TSV, JSONL or Arrow file. Errors: those of the readers.
+// Returns the first rows of a CSV, TSV, JSONL or Arrow file. Errors: those of the readers of these files.
 Table first_rows(const std::string& path) {
   const std::string extension = data_extension(path);
   if (is_arrow_data(path)) return read_arrow_table(path, {.max_rows = 1});
@@ -609,7 +614,7 @@ bool has_labelled_rows(const Arguments& arguments) {
 
 namespace {
 
-// Returns true if a file is plain text, and not one word with its tags per line.
+// Returns true if a file is plain text, and false if it has one word with its tags per line.
 bool is_running_text(const std::string& path) {
   if (!is_plain_text(path)) return false;
   try {
@@ -632,7 +637,7 @@ bool has_conversations(const std::string& path) {
   }
 }
 
-// Returns true if the rows of a JSONL or Arrow file are ids of tokens with a label for each.
+// Returns true if the rows of a JSONL or Arrow file contain token ids and a label for each id.
 bool has_labelled_ids(const std::string& path) {
   const std::string extension = data_extension(path);
   if (extension != ".jsonl" && extension != ".ndjson" && !is_arrow_data(path)) return false;
@@ -643,8 +648,8 @@ bool has_labelled_ids(const std::string& path) {
   }
 }
 
-// Decides for a checkpoint of a masked language model, which in most trainings is the base of a classifier. It remains a masked language
-// model if the data is running text, and in a run that trains nothing, unless the run has an adapter.
+// Decides whether a checkpoint of a masked language model is trained as one, or becomes the base of a classifier, which is more usual. It
+// remains a masked language model if the data is running text, and in a run that trains nothing and has no adapter.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
                                    const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;

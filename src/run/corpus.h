@@ -1,5 +1,5 @@
-// The data of a language model: the documents of files or of a program, in blocks; and the decision whether a run trains
-// one. Functions that read files; not thread-safe.
+// Reads the data of a language model (documents from files or from the calling program, divided into blocks), and decides whether a run
+// trains a language model. Functions that read files; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// Returns true for a file that the arguments name as training data and that has labels: the label column, or words with
-// tags. Only the first MiB is examined, and files that cannot be read have none.
+// Returns true for a training file that has labels: a label column, or words with tags. Only the first MiB is examined. A file that
+// cannot be read counts as a file without labels.
 bool has_labelled_rows(const Arguments& arguments);
 
 // The problem type of a run before its data is read, and a note about how it was inferred.
@@ -22,18 +22,19 @@ struct TaskChoice {
   std::string note = {};
 };
 
-// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides, unless the task, or the labels
-// of the training file, make it the base of a classifier; and a training file of plain text decides for a model that has a head for
-// causal language modelling and states no task. A checkpoint of a masked language model remains one if the data is plain text, or if the
-// run trains nothing and has no adapter. For any other run, returns the problem type of the configuration.
+// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides: a causal language model
+// remains one, unless the task or the labels of the training file make it the base of a classifier. A model with a head for causal
+// language modelling that states no task is trained as a language model if the training file is plain text. A checkpoint of a masked
+// language model remains one if the data is plain text, or if the run trains nothing and has no adapter. For any other run, returns the
+// problem type of the configuration.
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                                const AdapterSource& adapter);
 
-// Returns true if each document of a run is a row of its own.
+// Returns true if each document of a run is a separate row, instead of being joined with others and divided into blocks.
 bool separates_documents(const Arguments& arguments, const ModelConfig& config);
 
-// Returns how a masked language model hides tokens. Errors: kUsage for a tokenizer without a mask token, and the reason why
-// there is no tokenizer. Requires: the tokenizer's ids are in the model's table, which reading the tokenizer checks.
+// Returns how a masked language model hides tokens. Errors: kUsage for a tokenizer without a mask token, and if there is no tokenizer.
+// Requires: the model has an embedding for every id of the tokenizer, which is checked when the tokenizer is read.
 TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
                         const TokenizerSource& tokenizer, MaskSchedule schedule);
 
@@ -42,8 +43,8 @@ TokenMasking masking_of(const Arguments& arguments, const ModelConfig& config,
 void read_corpus(const DataSource& source, FileSystem& files, Diagnostics& diagnostics,
                  ReadingMemory& reading, DataSets& data);
 
-// Notes arguments without effect: those for the data of language models in a run of another task, and those for other tasks in a run of a
-// language model.
+// Adds notes about arguments without effect: those about the data of language models in a run of another task, and those about other
+// tasks in a run of a language model.
 void note_arguments_of_other_tasks(const Arguments& arguments, const ModelConfig& config,
                                    Diagnostics& diagnostics);
 

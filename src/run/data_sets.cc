@@ -76,7 +76,7 @@ class DataReading {
  private:
   void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // Reads a file. All files have the columns of the first one that is read. A GLUE task names its columns itself.
+  // Reads a file. All files must have the columns of the first one that is read. A GLUE task determines the names of its columns itself.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
     if (path == "-") {
@@ -90,7 +90,7 @@ class DataReading {
         use, task);
   }
 
-  // Reads the texts that were given in memory, as rows of a JSONL file.
+  // Reads the texts that the calling program passes in memory, as if they were rows of a JSONL file.
   TextSplit read_texts() {
     const TestTexts& texts = source_.parts.texts;
     std::string joined;
@@ -102,12 +102,12 @@ class DataReading {
     return split;
   }
 
-  // Returns true if the model reads words.
+  // Returns true if the model labels words, so that its data consists of lists of words.
   bool reads_words() const {
     return config_.problem_type && task_of(*config_.problem_type).labels == LabelKind::kClassPerToken;
   }
 
-  // Returns the columns of the texts: those of the model, or those of run_glue.
+  // Returns the columns that contain the texts: those stored with the model, or those that Hugging Face's script run_glue uses.
   std::vector<std::string> names_of_texts() const {
     if (!arguments_.text_column_names.empty()) return arguments_.text_column_names;
     std::vector<std::string> names = trained_columns(config_.source.json).text;
@@ -124,7 +124,7 @@ class DataReading {
         !arguments_.text_column_names.empty() || !trained_columns(config_.source.json).text.empty();
     const auto has_tab = [](const std::string& text) { return text.find('\t') != std::string::npos; };
     const bool has_tabs = std::all_of(texts.entries.begin(), texts.entries.end(), has_tab);
-    // If the model does not state how many texts a row has, the texts are pairs if each contains a tab.
+    // If the model does not state how many texts a row has, a line counts as a pair of texts if every line contains a tab.
     const bool is_pair = !has_words && names.size() == 2 && (knows_names || has_tabs);
     const bool is_by_two =
         is_pair && !has_tabs && texts.form == TestTexts::Form::kWords && texts.entries.size() % 2 == 0;
@@ -160,7 +160,7 @@ class DataReading {
     return words;
   }
 
-  // Chooses the columns of a table.
+  // Chooses which columns of a table are read.
   TextSplit split_of(Table table, LabelUse use, const GlueTask* task) {
     for (const std::string& warning : table.warnings()) warn(warning);
     if (task != nullptr && columns_.text.empty()) {
@@ -182,8 +182,8 @@ class DataReading {
     return TextSplit(std::move(table), columns);
   }
 
-  // Checks that the first row of a file to predict is a header. It is one if it contains the name of a column that the model was trained
-  // on; otherwise check_header() decides.
+  // Checks that the first row of a file for prediction is a header. It is one if it contains the name of a column that the model was
+  // trained on; otherwise check_header() decides.
   void check_first_row(const Table& table) {
     const TrainedColumns trained = trained_columns(config_.source.json);
     const auto is_here = [&](const std::string& name) { return table.find_column(name) >= 0; };
@@ -193,8 +193,8 @@ class DataReading {
 
   bool is_training() const { return plimsoll::is_training(source_.purpose); }
 
-  // Returns the columns that the model was trained on, for evaluation and prediction, so that a column of labels is
-  // never read as text. If the file lacks them, a message names the columns that are read instead.
+  // Returns the columns on which the model was trained. Evaluation and prediction read the same columns, so that they never read a label
+  // column as text. If the file lacks these columns, a message names the columns that are read instead.
   ColumnChoice columns_of_model(const Table& table) {
     const TrainedColumns trained = trained_columns(config_.source.json);
     const bool names_label = arguments_.label_column_name != Arguments{}.label_column_name;
@@ -250,7 +250,7 @@ class DataReading {
     warn_of_odd_rows(split);
   }
 
-  // Tokenizes a text and frees it: only its tokens are kept.
+  // Tokenizes a text and frees its memory, because only the tokens are needed afterwards.
   Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
                                LabelUse use) {
     Dataset data = tokenize(*text, max_rows, use);
@@ -262,7 +262,7 @@ class DataReading {
     return data;
   }
 
-  // Returns the texts of all rows, to be shown next to their predictions.
+  // Returns the texts of all rows, which are shown next to their predictions.
   static std::vector<std::vector<std::string>> texts_of(const TextSplit& split) {
     std::vector<std::vector<std::string>> texts;
     texts.reserve(static_cast<size_t>(split.num_rows()));
@@ -296,7 +296,7 @@ class DataReading {
     }
   }
 
-  // Returns the length that texts are cut to, and its origin.
+  // Returns the length to which texts are truncated, and the setting from which it comes.
   std::string describe_length() const {
     const int64_t positions = max_sequence_length(config_);
     if (arguments_.max_seq_length > positions)
@@ -336,13 +336,14 @@ class DataReading {
       describe_cache(arguments_, split.table().file_name(), cached.outcome, cached.detail, data_.token_cache);
     }
     warn_of_truncation(split, data);
-    // Does not encode labels of data to predict: they are not needed, and may be of another kind. run_glue drops them too.
+    // The labels in data for prediction are not encoded, because they are not needed and may be of another kind. Hugging Face's script
+    // run_glue drops them too.
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
   }
 
-  // Returns rows of the greatest length without tokens, for a plan that has no tokenizer. Words have no labels then, because
-  // these belong to tokens.
+  // Returns rows of the greatest length that have no tokens, for a plan without a tokenizer. Word labels are left out, because each of
+  // them would have to belong to a token.
   Dataset count_rows(const TextSplit& split, LabelUse use) const {
     constexpr int64_t kMostNarrowIds = 65536;
     Dataset data;
@@ -366,8 +367,8 @@ class DataReading {
                      counted(cut.tokens, "token")));
   }
 
-  // Reads the data sets that the calling program passes in memory. A set that the run needs and that is not passed stays empty: the
-  // program then passes each of its batches by itself.
+  // Reads the data sets that the calling program passes in memory. A set that the run needs and that is not passed stays empty: in this
+  // case the program passes single batches.
   void read_memory(const MemoryData& memory) {
     require_no_files();
     const bool trains = is_training();
@@ -430,7 +431,7 @@ class DataReading {
     }
   }
 
-  // Checks that the program provides the data sets that arguments ask to evaluate or predict. Errors: kUsage if it does not.
+  // Checks that the calling program has passed the data sets that the arguments ask to evaluate or predict. Errors: kUsage if it has not.
   void require_wanted_sets(const MemoryData& memory, bool wants_eval, bool predicts) const {
     if (wants_eval && source_.purpose != RunPurpose::kEvaluate && !memory.validation) {
       throw_error(ErrorCode::kUsage, "{} needs validation rows: set MemoryData::validation",
@@ -440,12 +441,13 @@ class DataReading {
       throw_error(ErrorCode::kUsage, "--do_predict needs test rows: set MemoryData::test");
   }
 
-  // Throws the reason why there is no tokenizer, which was kept because the data might not need one.
+  // Throws the error that occurred when the tokenizer was loaded. It was kept until now, because data that already consists of token ids
+  // needs no tokenizer.
   void require_tokenizer() const {
     if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
   }
 
-  // Checks that the model has an embedding for every token id. Errors: kBadData, naming the first row with another id.
+  // Checks that the model has an embedding for every token id. Errors: kBadData, naming the first row with an id that is too large.
   void require_known_ids(const TextSplit& split, const TokenSet& tokens) const {
     if (tokens.max_id() < config_.vocab_size) return;
     for (int64_t row = 0; row < split.num_rows(); ++row) {
@@ -460,7 +462,7 @@ class DataReading {
     }
   }
 
-  // Takes ids from the file instead of tokenizing.
+  // Reads token ids from the file instead of tokenizing texts.
   Dataset take_ready_tokens(const TextSplit& split, LabelUse use) {
     const auto [type, line] = split.largest_type();
     if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
@@ -477,7 +479,7 @@ class DataReading {
     return data;
   }
 
-  // Encodes the labels of a split whose tokens are known.
+  // Encodes the labels of a split whose tokens have been read already.
   Labels encode(const TextSplit& split, const Dataset& data) const {
     if (!split.has_words()) return encode_labels(split, data_.labels, LabelUse::kRequired);
     return token_labels(encode_word_labels(split, data_.labels), data.tokens, data.word_starts);
@@ -534,12 +536,12 @@ class DataReading {
       for (std::string_view metric : task->metrics) data_.metric_names.emplace_back(metric);
     }
     data_.reading_bytes = reading_.peak_bytes();
-    // Returns the memory of the texts to the system. Otherwise the allocator would keep it, and the arena would be
-    // taken in addition.
+    // Returns the memory of freed texts to the system. Otherwise the allocator would keep it, and the process would need it in addition
+    // to the arena.
     malloc_trim(0);
   }
 
-  // Reads MNLI's second sets, whose genres differ from those of the training data.
+  // Reads the second validation and test sets of MNLI (mismatched), whose genres do not occur in the training data.
   void read_mismatched(const GlueTask& task, bool wants_eval) {
     if (wants_eval && arguments_.validation_file.empty()) {
       std::optional<TextSplit> mismatched =
@@ -558,8 +560,8 @@ class DataReading {
   }
 
   void generate() {
-    // The ids of this number of tokens take 4 GiB. A larger number is a typing error, which would otherwise exhaust
-    // the memory of the machine.
+    // The limit for the size of random data: the ids of this number of tokens take 4 GiB. A larger number is probably a typing error, and
+    // would exhaust the memory of the machine.
     constexpr int64_t kMostTokens = int64_t{1} << 31;
     if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(arguments_, config_)) {
       throw_error(ErrorCode::kUsage,
@@ -588,7 +590,7 @@ class DataReading {
   const Arguments& arguments_;
   const ModelConfig& config_;
   ColumnOptions columns_;
-  bool has_read_ = false;  // a file was read; all other files must have its columns
+  bool has_read_ = false;  // true once a file has been read; all other files must have its columns
   FileSystem& files_;
   Diagnostics& diagnostics_;
   ReadingMemory reading_;
@@ -618,7 +620,7 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
 }
 
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config) {
-  // Random ids need no tokenizer. They begin after the id of the mask token.
+  // Random token ids need no tokenizer. The smallest one is the id after that of the mask token.
   constexpr int32_t kMaskId = 99;
   std::optional<TokenMasking> masking;
   if (is_masked_language_model(config)) {

@@ -1,4 +1,4 @@
-// The data of a run: tokens and labels of its files, or random data. Reads files; not thread-safe.
+// The data sets of a run: tokens and labels from files, or random ones. Functions that read files; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +22,36 @@ namespace plimsoll {
 
 struct DataSets {
   LabelScheme labels = {};
-  std::string label_column = {};  // the label column of the files
+  std::string label_column = {};  // name of the label column in the files
   TrainedColumns columns =
-      {};  // the columns that a trained model remembers; empty unless it found them by name
+      // Names of the columns to be stored with a trained model; empty unless the columns were found by name.
+      {};
   std::optional<Dataset> train = {};
   std::optional<Dataset> evaluate = {};
-  std::optional<Dataset> evaluate_mismatched = {};  // second validation set of MNLI
+  std::optional<Dataset> evaluate_mismatched = {};  // second validation set of MNLI (mismatched)
   std::optional<Dataset> predict = {};
-  std::optional<Dataset> predict_mismatched = {};  // second test set of MNLI
-  int64_t reading_bytes = 0;                       // peak while data files were read; 0 if none were
-  uint64_t train_hash = 0;  // hash of the training rows that are used; 0 if it is random ids
-  std::vector<std::string> metric_names = {};  // empty: those of the problem type
-  std::string token_cache = {};  // a line for people: which tokens were read from the cache or saved there
+  std::optional<Dataset> predict_mismatched = {};  // second test set of MNLI (mismatched)
+  // Peak of the process's memory while data files were read; 0 if none were read.
+  int64_t reading_bytes = 0;
+  uint64_t train_hash = 0;  // Hash of the training rows that are used; 0 if the data is random ids.
+  std::vector<std::string> metric_names = {};  // Metrics to compute; if empty, those of the problem type.
+  // A line for the user that states which tokens were read from the token cache or saved there.
+  std::string token_cache = {};
 };
 
-// Everything that reading depends on. Outlives the call of read_data().
+// The input of read_data(). It must outlive the call.
 struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
-  DataUse data_use;  // with kReadsRows, texts are counted and not tokenized
+  DataUse data_use;  // with kReadsRows, texts are counted but not tokenized
   const ModelSource& model;
   const TokenizerSource& tokenizer;
   KernelDevice device;
-  const TrainerParts& parts;  // data and texts that are read instead of files, if there are any
+  const TrainerParts& parts;  // Data and texts that the calling program passes, which replace files.
 };
 
-// Returns the rules by which rows from memory are read. `name` is the name of the rows in messages. The arguments, configuration and
-// tokenizer outlive the result.
+// Returns the rules for reading rows that the calling program passes. `name` is the name of these rows in messages. Requires: the
+// arguments, configuration and tokenizer outlive the result.
 RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const TokenizerSource& tokenizer,
                    const LabelScheme& labels, const std::string& name);
 
@@ -59,18 +62,18 @@ DataSets read_data(const DataSource& source, FileSystem& files, Diagnostics& dia
 // Refuses a file that alone exceeds --memory_limit on a CPU: reading it would exceed the limit before a plan could be
 // made. Errors: kWillNotFit.
 void require_file_fits(const DataSource& source, const std::string& path);
-// Refuses a file of documents, which is read in parts, as soon as the tokens that are held of it exceed --memory_limit on a CPU. Errors:
+// Refuses a file of documents, which is read in parts, as soon as its tokens in memory exceed --memory_limit on a CPU. Errors:
 // kWillNotFit.
 void require_documents_fit(const DataSource& source, const std::string& path, int64_t held_bytes);
 
-// Appends to `line`, which the run prints, that the tokens of a file came from the token cache or were saved there.
+// Appends to `line`, which the run prints, whether the tokens of a file came from the token cache or were saved there.
 void describe_cache(const Arguments& arguments, const std::string& file, CacheOutcome outcome,
                     const std::string& detail, std::string& line);
 
 // Checks that every data set has rows, and that the model has an embedding for every token. Errors: kBadData.
 void check_data_against_model(const DataSets& data, const ModelConfig& config);
 
-// The options of the random data of --dataset_name dummy.
+// Returns the options of the random data that --dataset_name dummy requests.
 DummyOptions dummy_options(const Arguments& arguments, const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -60,7 +60,7 @@ ChosenDevice visible_gpu(const std::string& name, DeviceOptions options) {
   return gpu_device(devices[static_cast<size_t>(ordinal)], std::move(options));
 }
 
-// Returns ", did you mean 'v100-16gb'?", or "" if no name of a device is similar.
+// Returns ", did you mean 'v100-16gb'?" with the most similar name of a device, or "" if none is similar.
 std::string suggested_device(const std::string& name) {
   std::vector<std::string> names = similar_gpu_targets(name);
   std::string lower = name;
@@ -97,7 +97,7 @@ ChosenDevice card_of_table(const Arguments& arguments, RunPurpose purpose, Devic
                                target->provenance)};
 }
 
-// Returns the GPU of this rank.
+// Chooses the GPU of this rank.
 ChosenDevice gpu_of_rank(const std::vector<CudaDeviceInfo>& devices, const RankPlace& place,
                          DeviceOptions options) {
   if (devices.size() == 1) return gpu_device(devices.front(), std::move(options));
@@ -118,8 +118,8 @@ ChosenDevice device_of(const Arguments& arguments, RunPurpose purpose, const Ran
   if (arguments.device == "cpu") return cpu_device(std::move(options));
   if (arguments.device.starts_with("cuda:")) return visible_gpu(arguments.device, std::move(options));
   if (arguments.device != "auto") return card_of_table(arguments, purpose, std::move(options), notes);
-  // GPUs are not listed if the reference kernels are requested, which run on a CPU only: listing them opens the driver, which
-  // takes memory of the process.
+  // If the reference kernels are requested, which run only on a CPU, GPUs are not listed: listing them opens the driver, which takes
+  // memory of the process.
   const std::vector<CudaDeviceInfo> devices =
       options.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
   if (devices.empty()) return cpu_device(std::move(options));
@@ -130,7 +130,7 @@ int64_t needed_mib(const Plan& plan) {
   return (plan.total_bytes() + kMiB - 1) / kMiB;
 }
 
-// Returns a line for each process that uses the card, if the driver lists any.
+// Returns a line for each process that uses the card, as far as the driver lists them.
 std::string holders_text(const std::string& uuid) {
   std::string text;
   for (const GpuProcess& process : gpu_processes(uuid)) {
@@ -143,12 +143,13 @@ bool are_references(const StringList& kernels) {
   return std::ranges::find(kernels, "ref") != kernels.end();
 }
 
-// Returns the options of a CPU with the kernels that `kernels` (--kernels) names. Errors: kUsage for a name that is not in
-// the catalog, and for two implementations of one kernel.
+// Returns the device options of a CPU, with the kernel implementations that --kernels names (`kernels`). Errors: kUsage for a name that
+// is not in the kernel catalog, and for two implementations of one kernel.
 DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
   DeviceOptions options{
       .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = are_references(kernels)};
-  std::map<std::string_view, std::string_view> forced;  // implementation by kernel
+  // the implementation that the user names for each kernel
+  std::map<std::string_view, std::string_view> forced;
   for (const std::string& name : kernels) {
     if (name == "auto" || name == "ref") continue;
     const KernelRow* row = find_kernel_row(name);
@@ -171,7 +172,7 @@ DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
   return options;
 }
 
-// Refuses kernels of --kernels that do not run on the chosen device.
+// Refuses kernels named by --kernels that do not run on the chosen device.
 void check_kernels_of_device(const DeviceOptions& device) {
   if (device.is_gpu() && device.reference_kernels) {
     throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
@@ -196,7 +197,7 @@ ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const
 }
 
 int64_t gpu_used_bytes(const PlanRequest& request) {
-  // Opening the driver takes 20 MiB of the process, which the plan of a run on a CPU does not contain.
+  // Opening the GPU driver takes 20 MiB of the process's memory, which the plan of a run on a CPU does not include.
   if (request.device.kind != KernelDevice::kCuda) return 0;
   const auto memory = gpu_memory(request.device.gpu.uuid);
   return memory ? memory->used_bytes : 0;

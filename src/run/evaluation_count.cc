@@ -10,12 +10,12 @@ int64_t rounded_up(int64_t n, int64_t by) {
   return (n + by - 1) / by;
 }
 
-// Returns the number of the first step or epoch that --eval_delay admits, or `most` + 1 if it admits none.
+// Returns the first step or epoch at which --eval_delay allows an evaluation, or `most` + 1 if this is after `most`.
 int64_t first_after_delay(double delay, int64_t most) {
   return delay > static_cast<double>(most) ? most + 1 : static_cast<int64_t>(std::ceil(delay));
 }
 
-// Counts evaluations at an interval of steps, and after the last step.
+// Counts the evaluations that take place at an interval of steps, and after the last step.
 int64_t by_steps(const Arguments& arguments, int64_t max_steps, int64_t step) {
   const int64_t first = std::max(step + 1, first_after_delay(arguments.eval_delay, max_steps));
   if (first > max_steps) return 0;
@@ -25,8 +25,8 @@ int64_t by_steps(const Arguments& arguments, int64_t max_steps, int64_t step) {
   return in_turn + (max_steps % interval == 0 ? 0 : 1);
 }
 
-// Counts evaluations at the end of each epoch, and after the last step. The delay is compared with the number of epochs
-// done, which is a fraction if the last step is within an epoch.
+// Counts the evaluations at the end of each epoch, and after the last step. --eval_delay is compared with the number of epochs done,
+// which is a fraction if the last step is within an epoch.
 int64_t by_epochs(const Arguments& arguments, const RunLength& length, const RunStart& start) {
   DataPosition position = start.position;
   if (position.index >= length.rows_per_epoch) position = {position.epoch + 1, 0};

@@ -23,7 +23,7 @@ namespace {
 
 using Stored = ModelFolder::Located;
 
-// The types for matrices by their names for --outtype, with the numbers of general.file_type.
+// The element types for matrices by their names in --outtype, with the corresponding values of the GGUF key general.file_type.
 struct OutType {
   std::string_view name;
   GgufType type;
@@ -33,7 +33,7 @@ constexpr OutType kOutTypes[] = {{"f32", GgufType::kF32, 0},
                                  {"f16", GgufType::kF16, 1},
                                  {"q8_0", GgufType::kQ8_0, 7},
                                  {"bf16", GgufType::kBF16, 32}};
-// The version of the block formats, which every file states.
+// Version of the GGUF block formats for quantized tensors, which is written to every file.
 constexpr uint32_t kQuantizationVersion = 2;
 
 const OutType& out_type_named(std::string_view name) {
@@ -53,7 +53,7 @@ bool stores_bf16(const ModelFolder& folder) {
   return false;
 }
 
-// Returns the description of how GGUF stores the model's architecture. Errors: kUsage if GGUF has no form for it.
+// Returns how GGUF describes the architecture of the model. Errors: kUsage if GGUF has no description for it.
 const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
   const Architecture& architecture = architecture_of(config.model_type);
   const bool is_decoder = config.problem_type && record_of(*config.problem_type).head == &kCausalLmHead;
@@ -78,8 +78,8 @@ const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
               folder.path(), config.model_type, fmt::join(exported, ", "), kInstead);
 }
 
-// Returns the size of the vocabulary and the ids of special tokens from config.json. If it lists several tokens that end texts, the first
-// one is used.
+// Returns the size of the vocabulary and the ids of special tokens from config.json. If it lists several end tokens, the first one is
+// used.
 GgufTokenDefaults token_defaults(const ModelConfig& config, const ModelFolder& folder) {
   const auto json = nlohmann::json::parse(folder.config_text());
   const auto id = [&](const char* key) -> int64_t {
@@ -94,7 +94,8 @@ GgufTokenDefaults token_defaults(const ModelConfig& config, const ModelFolder& f
           .pad_id = id("pad_token_id")};
 }
 
-// Puts the rows of each head in the order of pairs: the elements i and width / 2 + i become neighbours.
+// Reorders the rows of each attention head for GGUF's rotary embedding, which rotates neighbouring elements: the elements i and width / 2
+// + i become neighbours.
 void interleave_heads(std::span<float> values, int64_t columns, int64_t width) {
   std::vector<float> head(static_cast<size_t>(columns * width));
   for (size_t begin = 0; begin < values.size(); begin += head.size()) {
@@ -107,7 +108,7 @@ void interleave_heads(std::span<float> values, int64_t columns, int64_t width) {
   }
 }
 
-// Reads stored rows as fp32.
+// Reads rows of a stored matrix as fp32.
 void read_stored_rows(const Stored& stored, int64_t first_row, int64_t columns, std::span<float> values) {
   const View view{values.data(), DType::kF32};
   if (stored.tensor->shape.size() < 2) return stored.file->read(*stored.tensor, view);
@@ -132,7 +133,7 @@ class GgufModel {
 
   const OutType& out_type() const { return out_type_; }
 
-  // Returns the metadata; adds sentences for the user to `notes`.
+  // Returns the metadata of the GGUF file. Adds sentences for the user to `notes`.
   GgufMetadata metadata(std::string_view name, std::vector<std::string>& notes) const {
     GgufMetadata metadata;
     const std::string architecture(form_.architecture);
@@ -150,7 +151,7 @@ class GgufModel {
     return metadata;
   }
 
-  // Returns the tensors to write. Their read functions refer to this object.
+  // Returns the tensors to write. Their read functions use this object, which must exist until they have been called.
   std::vector<GgufTensor> tensors() const {
     std::vector<GgufTensor> tensors;
     for (const WeightSpec& spec : specs_) {

@@ -20,42 +20,43 @@
 namespace plimsoll {
 namespace {
 
-// The program, the touched pages of its libraries and the allocator's slack: VmHWM minus arena and data in runs with one
-// bucket, rounded up.
+// Memory of the program, the touched pages of its libraries and the allocator's unused memory. Measured as VmHWM (peak resident memory)
+// minus arena and data in runs with one bucket, rounded up.
 constexpr int64_t kProcessBytes = 26 * kMiB;
-// The driver of a GPU, opened to list the devices. Runs on a CPU held 3 to 24 MiB more on a machine with an H200 (driver
+// Memory of the GPU driver, which is opened to list the devices. Runs on a CPU used 3 to 24 MiB more on a machine with an H200 (driver
 // 580).
 constexpr int64_t kGpuDriverBytes = 40 * kMiB;
-// The libraries of Apache Arrow in a program that was built with them: pages that loading touches, and those that reading a file
-// touches, with the decoded pages of columns. Runs of a tiny model held 14.6 MiB and 10.1 MiB more with pyarrow's libraries 26.
+// Memory of the Apache Arrow libraries, for programs that were built with them: the pages that loading them touches, and the pages that
+// reading a file touches, including decoded pages of columns. Runs of a tiny model used 14.6 MiB and 10.1 MiB more with the libraries of
+// pyarrow 26.
 constexpr int64_t kArrowBytes = 20 * kMiB;
 constexpr int64_t kArrowReadingBytes = 16 * kMiB;
-// The connection to the other ranks of a run: the memory for data that is received and then added (kStagingBytes in
+// Memory of the connections to other ranks: buffers for received data that is added afterwards (kStagingBytes in
 // device/comm/collectives.h), and two threads.
 constexpr int64_t kRankBytes = 6 * kMiB;
-// A thread's stack and the memory that oneDNN keeps per thread.
+// Memory per thread: its stack, and what oneDNN keeps per thread.
 constexpr int64_t kBytesPerThread = 1 * kMiB;
-// A chunk of a checkpoint during transfer and conversion, and its JSON texts.
+// Memory for writing a checkpoint: a chunk of it while it is transferred and converted, and its JSON texts.
 constexpr int64_t kIoBytes = 4 * kMiB;
-// A tokenizer's vocabulary, trie and tables, per token.
+// Memory of a tokenizer per token: its vocabulary, trie (prefix tree) and tables.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// A record of the run's log in LogHistory, and its share of the plot of losses at the end (two lists of points and their
-// text). On a GPU a record has nine more numbers and a word.
+// Memory of a log record in LogHistory, and of its part of the loss plot at the end of the run (two lists of points and their text). On a
+// GPU a record has nine more numbers and one more text.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
-// Upper bound for the texts of a record in the two files of a checkpoint, which are in memory while the checkpoint is written in the
-// background: about 230 bytes in a line of the log and 280 in the trainer's state, twice as many on a GPU, in strings that grow by
+// Upper bound for the texts of a log record in two files of a checkpoint, which are in memory while the checkpoint is written in the
+// background. A record takes about 230 bytes in the log and 280 in trainer_state.json, twice as many on a GPU, and the strings grow by
 // doubling.
 constexpr int64_t kBytesPerLogText = 1024;
-// A label: its name in both maps of config.json, as lists, as JSON and as text when the model is saved. Measured: 720 to
+// Memory of a label: its name in both maps of config.json, in lists, and in JSON and text form while the model is saved. Measured: 720 to
 // 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
 
-// The sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
+// Memory of the sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
 constexpr int64_t kSamplerBytesPerRow = 16;
 
-// Pages of a mapped file that are resident for each row of a batch until it is assembled: the kernel maps 64 KiB around
-// a page that is read, and a row may span such a boundary.
+// Memory for pages of a memory-mapped file that stay resident for each row of a batch until it is assembled: the kernel maps 64 KiB
+// around a page that is read, and a row may cross such a boundary.
 constexpr int64_t kMappedBytesPerRow = 128 << 10;
 
 int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments) {
@@ -67,8 +68,7 @@ int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments)
   return data->held_bytes() + mapped + kSamplerBytesPerRow * data->num_rows();
 }
 
-// Returns the bytes of the random data of a run that generates it only when it starts, so that the data sets of its
-// plan do not contain it.
+// Returns the bytes of random data that the run generates only when it starts. The data sets of its plan do not contain this data.
 int64_t dummy_bytes(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   if (setup.reads_data() || arguments.dataset_name != "dummy") return 0;
@@ -78,7 +78,7 @@ int64_t dummy_bytes(const RunSetup& setup) {
                    kSamplerBytesPerRow * arguments.dummy_num_samples);
 }
 
-// Returns the number of records that the run will log, including evaluations and the one at its end.
+// Returns the number of records that the run will log, including evaluations and the record at the end.
 int64_t num_log_records(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   const auto times = [&](const std::string& strategy, double setting) -> int64_t {
@@ -86,15 +86,15 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  // By default a run of any length logs at most 20 times. The bound does not depend on the number of steps, so that plans
-  // of one run with other batches stay comparable.
+  // By default a run of any length logs at most 20 times. This bound is used because it does not depend on the number of steps, so that
+  // plans of one run with other batch sizes remain comparable.
   constexpr int64_t kMostByDefault = 21;
   const bool is_default = arguments.logging_strategy == "steps" && !arguments.logging_steps;
   return 2 + (is_default ? kMostByDefault : times(arguments.logging_strategy, logging_interval(arguments))) +
          times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
 }
 
-// The bytes that an evaluation's metrics keep for the rows of the largest data set.
+// Returns the bytes that the metrics of an evaluation keep for the rows of the largest data set.
 int64_t metric_bytes(const RunSetup& setup) {
   const int64_t bytes_per_row = task_of(setup.data.labels.kind).metric_bytes_per_row;
   int64_t rows = 0;
@@ -105,14 +105,14 @@ int64_t metric_bytes(const RunSetup& setup) {
   return rows * bytes_per_row;
 }
 
-// Returns the ladder up to a batch of this many tokens.
+// Returns the ladder (list of buckets) for batches of at most this many tokens.
 std::vector<Bucket> ladder_of_batches(const Arguments& arguments, int64_t tokens) {
   const RankOptions ranks{.tensor_size = arguments.tp_size, .sequence_parallel = arguments.sequence_parallel};
   const int64_t multiple = ranks.row_multiple();
   return make_ladder({.tokens = (tokens + multiple - 1) / multiple * multiple}, 16, 1.0, multiple);
 }
 
-// Returns the number of buckets that the training batches of this run use; 1 (the largest) if no data is read.
+// Returns the number of buckets that the training batches of this run use. Returns 1 (the largest bucket) if no data is read.
 int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   if (setup.steps.census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = ladder_of_batches(setup.arguments, train.tokens);
@@ -122,13 +122,13 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   for (const Bucket& bucket : ladder) {
     const size_t first = count;
     while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
-    // If not all batches were examined, the others may fall into any bucket above the smallest one that was seen.
+    // Only some of the batches were examined. The others may use any bucket above the smallest one that was found.
     if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
 }
 
-// Returns the number of buckets that the batches of evaluation and prediction use, whose rows are in the order of the data.
+// Returns the number of buckets that the batches of evaluation and prediction use. Their rows are in the order of the data.
 int64_t evaluation_buckets_used(const RunSetup& setup) {
   const auto batch_size = static_cast<size_t>(setup.arguments.per_device_eval_batch_size);
   std::vector<int64_t> batches;
@@ -149,8 +149,8 @@ int64_t evaluation_buckets_used(const RunSetup& setup) {
   return std::ssize(used);
 }
 
-// Returns the number of micro-batches whose activations the first stage of a pipeline holds at once, which is the largest number of any
-// stage. Ops are bound to the buffers of each of these micro-batches separately, which takes host memory.
+// Returns the number of micro-batches whose activations the first stage of a pipeline stores at the same time; no other stage stores
+// more. The executor prepares the calls of all ops for each of these micro-batches separately, which takes host memory.
 int64_t most_micro_batches_held(const Arguments& arguments) {
   if (arguments.pp_size == 1) return 1;
   const int64_t batches = arguments.gradient_accumulation_steps;
@@ -166,12 +166,12 @@ int64_t most_micro_batches_held(const Arguments& arguments) {
   return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
 }
 
-// Returns the bytes of all training batches that the loader holds at a time, including the current one, per token of the
-// largest bucket. A step of a pipeline begins with all its micro-batches.
+// Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest bucket. A pipeline
+// needs all micro-batches of a step at once.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
-  constexpr int64_t kBytes = 16;  // id, type, position and label
+  constexpr int64_t kBytes = 16;  // token id, token type, position and label
   const Arguments& arguments = setup.arguments;
-  // On a GPU a batch is loaded and enqueued while the previous one runs.
+  // On a GPU a batch is loaded and enqueued while the previous one is computed, so there are two.
   const int64_t in_hand = arguments.pp_size > 1 ? arguments.gradient_accumulation_steps
                           : setup.device.options.kind == KernelDevice::kCpu ? 1
                                                                             : 2;
@@ -186,20 +186,20 @@ void ReadingMemory::note(int64_t more_bytes) {
 }
 
 void ReadingMemory::add_table(const TextSplit& text) {
-  // The larger of two peaks counts: that of reading the table, and that of the complete table with the list of its rows.
+  // Reading a table has one peak while its file is parsed, and another one when the table and the list of its rows are complete. The
+  // larger one counts.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }
 
 void ReadingMemory::add_part(const TextSplit& part) {
-  // 4 times the text: its buffer doubles as it grows, the rest after the last complete row is copied, and JSON values are copied
-  // out of it.
+  // 4 times the text: its buffer grows by doubling, the rest after the last complete row is copied, and JSON values are copied out of it.
   note(4 * part.table().text_bytes() + part.held_bytes());
   held_bytes_ += part.held_bytes();
 }
 
 void ReadingMemory::add_data(const Dataset& data) {
-  // Tokens are stored in parts before they are joined; lengths and labels grow by doubling.
+  // Tokens are stored in parts, which are joined at the end; lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
 }
@@ -213,7 +213,8 @@ void ReadingMemory::release(const TextSplit& text) {
   held_bytes_ -= text.held_bytes();
 }
 
-// Returns the number of tokens of the tokenizer that the run will hold. A plan for generation reads none and takes that of the model.
+// Returns the number of tokens in the vocabulary of the run's tokenizer. A plan for generation reads no tokenizer and uses the vocabulary
+// of the model.
 int64_t tokenizer_tokens(const RunSetup& setup) {
   if (setup.tokenizer.tokenizer) return setup.tokenizer.tokenizer->vocab_size();
   const bool holds_one =
@@ -221,7 +222,7 @@ int64_t tokenizer_tokens(const RunSetup& setup) {
   return holds_one ? setup.model.config.vocab_size : 0;
 }
 
-// Returns the bytes that the libraries of Apache Arrow take in this run.
+// Returns the memory of the Apache Arrow libraries in this run.
 int64_t arrow_bytes(const RunSetup& setup) {
   if (!has_arrow()) return 0;
   const Arguments& arguments = setup.arguments;
@@ -236,7 +237,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   HostFacts host;
   const int64_t threads = setup.device.options.num_threads;
   if (setup.device.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
-  // A run on a GPU never calls the library for matrix products on a CPU.
+  // A run on a GPU never calls the CPU library for matrix products, so it needs no memory for it.
   const MatmulLibraryMemory products =
       setup.device.options.kind == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
   const int64_t rank_bytes = num_ranks(setup.arguments) > 1 ? kRankBytes : 0;
@@ -262,7 +263,7 @@ HostFacts host_facts(const RunSetup& setup, const Bucket& train) {
   host.data_bytes += metric_bytes(setup);
   if (setup.data.reading_bytes > 0) {
     host.reading_bytes = own_bytes + setup.data.reading_bytes + tokenizer_bytes;
-    // The memory of the GPU driver counts while the files are read: the driver was opened earlier, when the device was chosen.
+    // The memory of the GPU driver is included while files are read, because the driver was opened earlier, when the device was chosen.
     if (setup.device.holds_gpu_driver) host.reading_bytes += kGpuDriverBytes;
   }
   host.io_bytes = kIoBytes;

@@ -16,8 +16,8 @@
 namespace plimsoll {
 namespace {
 
-// Warns if the classifier of a model that was trained for other labels is kept because the number of labels is the
-// same. That is rarely intended.
+// Warns if the classifier of a model that was trained for other labels is kept only because the number of labels is the same. This is
+// rarely intended.
 void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, Diagnostics& diagnostics) {
   const std::vector<std::string>& model = config.id2label;
   const bool is_generic = std::all_of(model.begin(), model.end(),
@@ -29,7 +29,7 @@ void warn_of_other_labels(const ModelConfig& config, const LabelScheme& labels, 
       fmt::join(model, ", "), fmt::join(labels.names, ", ")));
 }
 
-// Returns the labels of a model that was trained before.
+// Returns the labels that are stored with a trained model.
 LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> kind) {
   std::vector<std::string> names = config.id2label;
   for (int64_t i = std::ssize(names); i < config.num_labels; ++i)
@@ -44,7 +44,7 @@ LabelScheme labels_of_model(const ModelConfig& config, std::optional<LabelKind> 
   return labels;
 }
 
-// Returns the kind of labels for the rows of a split, for a run whose task is otherwise unknown.
+// Infers the kind of labels from the rows of a split, for a run whose task is not known otherwise.
 LabelKind kind_of_rows(const TextSplit& split) {
   return split.has_words() ? LabelKind::kClassPerToken : LabelKind::kClass;
 }
@@ -93,7 +93,7 @@ LabelScheme choose_labels(const Arguments& arguments, const ModelSource& model, 
   if (config.id2label.empty() || labels.names.empty()) return labels;
   const int64_t num_in_data = labels.num_labels;
   if (take_model_order(labels, config.id2label)) return labels;
-  // The model's list of labels is taken only if its head is kept: a new head has the size that the data needs.
+  // The model's list of labels is used only if its head is kept. A new head has as many outputs as the data has labels.
   const bool keeps_head = model.weights && !arguments.ignore_mismatched_sizes && task == nullptr;
   if (keeps_head && take_model_list(labels, config.id2label)) {
     diagnostics.note(
@@ -112,8 +112,8 @@ LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& mod
       config.problem_type ? task_of(*config.problem_type)
                           : task_of(is_training(purpose) ? ProblemType::kSingleLabel
                                                          : default_task(config.num_labels).problem_type);
-  // A run that trains learns the kind of labels that its rows show. Any other run computes the kind that the model
-  // has learned.
+  // For a run that trains, the rows of the training data determine the kind of labels. Any other run uses the kind with which the model
+  // was trained.
   const LabelKind kind = !arguments.problem_type.empty()      ? parse_task(arguments.problem_type).labels
                          : is_training(purpose) && shown.kind ? *shown.kind
                                                               : by_model.labels;
@@ -177,7 +177,8 @@ void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_colu
         "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
         names.size(), train.num_rows(), label_column));
   }
-  // The check below does not apply to labels of words, because most words of a text are outside every entity.
+  // The check below would always warn about labels of words, because most words of a text do not belong to an entity. It is skipped for
+  // them.
   if (labels.kind != LabelKind::kClass) return;
   const LabelBalance balance = label_balance(train.labels, labels.num_labels);
   if (balance.majority_share <= 0.9) return;

@@ -19,8 +19,8 @@ struct ForeignName {
   std::string_view architecture;
 };
 
-// Parts of names that identify an architecture wherever they occur, because they are long enough to be unambiguous. A
-// part that contains another one comes before it.
+// Parts of model names that identify an architecture wherever they occur, because they are long enough to be unambiguous. If one part
+// contains another, the longer one comes first.
 constexpr ForeignName kAnywhere[] = {
     {"xlm-roberta-xl", "XLM-RoBERTa-XL"},
     {"xlm-roberta-xxl", "XLM-RoBERTa-XL"},
@@ -49,8 +49,8 @@ constexpr ForeignName kAnywhere[] = {
     {"ernie", "ERNIE"},
 };
 
-// Parts of a model's name that identify an architecture only if they are a whole word of it. A number may follow the
-// part, as in "t5", "opt-125m" and "phi2".
+// Parts of a model's name that identify an architecture only if they are a whole word of the name. A number may follow the part, as in
+// "t5", "opt-125m" and "phi2".
 constexpr ForeignName kWords[] = {
     {"gpt", "GPT"},     {"t", "T5"},          {"mt", "mT5"},        {"bart", "BART"},
     {"mbart", "mBART"}, {"opt", "OPT"},       {"xlm", "XLM"},       {"phi", "Phi"},
@@ -64,7 +64,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-// Returns the part of a hub name after the organization, in lower case.
+// Returns the part of a Hugging Face Hub name after the organization, in lower case.
 std::string model_part(std::string_view name) {
   return lower_case(name.substr(name.rfind('/') + 1));
 }
@@ -79,7 +79,7 @@ std::string_view foreign_word(std::string_view word) {
   const std::string_view digits = word.substr(letters);
   for (const ForeignName& row : kWords) {
     if (word.substr(0, letters) != row.part) continue;
-    // The words "t" and "mt" identify T5 only together with the number 5.
+    // The word "t" or "mt" identifies T5 or mT5 only if the number 5 follows.
     if (row.part.size() <= 2 && digits != "5") continue;
     return row.architecture;
   }
@@ -92,8 +92,8 @@ std::string trained_architectures() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Returns the presets that differ from the name by at most two typing errors. A different digit, and "cased" instead of "uncased", are no
-// typing errors: "gpt2" is not "gpt3".
+// Returns the presets that differ from the name by at most two typing errors. Names with different digits, or with "cased" instead of
+// "uncased", are different models and do not match: "gpt2" is not a misspelled "gpt3".
 std::vector<std::string> presets_of_typing_error(const std::string& name) {
   constexpr size_t kMostErrors = 2;
   const auto digits = [](std::string text) {
@@ -130,7 +130,8 @@ std::string_view foreign_architecture(std::string_view name) {
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
   }
-  // The words of an architecture that this version trains ("xlm-roberta") do not identify another one.
+  // If the name contains an architecture that this version supports ("xlm-roberta"), its parts do not count as names of other
+  // architectures.
   for (const Architecture* architecture : architectures()) {
     if (architecture->model_type.find('-') == std::string_view::npos) continue;
     if (const size_t at = model.find(architecture->model_type); at != std::string::npos)
@@ -160,7 +161,7 @@ std::vector<std::string> similar_presets(std::string_view name) {
     if (own.starts_with(wanted) || wanted == own) similar.push_back(preset);
   }
   if (similar.empty()) similar = presets_of_typing_error(model_part(name));
-  // The uncased models are the ones that a shortened name usually means.
+  // A shortened name such as "bert-base" usually means the uncased model, so it comes first.
   std::ranges::stable_partition(similar,
                                 [](const std::string& preset) { return preset.ends_with("-uncased"); });
   return similar;
@@ -171,7 +172,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
   try {
     return resolve_model_folder(files, hub, name, revision, argument);
   } catch (const Error& error) {
-    // The original error is more helpful for a path, and for a name with a wrong revision.
+    // For a path, and for a name with a wrong revision, the original error is more helpful.
     if (!is_hub_name(name) || files.status(name) || find_preset(name)) throw;
     if (const std::string_view foreign = foreign_architecture(name); !foreign.empty()) {
       throw_error(
@@ -180,7 +181,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
           "bert-base-uncased. ('{}' is neither a folder nor in Hugging Face's cache.)",
           argument.name, name, foreign, trained_architectures(), name);
     }
-    // A name with an organization is not a shortened one.
+    // A name with an organization is complete, so no preset is suggested for it.
     const bool is_short = name.find('/') == std::string::npos;
     if (const std::vector<std::string> similar = similar_presets(name); is_short && !similar.empty()) {
       throw_error(ErrorCode::kUsage,

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns --config_name; for the path of a config.json, its folder.
+// Returns --config_name. If it is the path of a config.json, returns the folder of this file.
 std::string config_folder(const Arguments& arguments) {
   const fs::path given(arguments.config_name);
   std::error_code ignored;
@@ -25,7 +25,7 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    // The message of this error suggests another name, which helps more than the list of presets that the message below adds.
+    // If the message of this error already suggests another name, that helps more than the list of presets, which is then not added.
     if (error.code() == ErrorCode::kUsage) throw;
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
@@ -45,7 +45,7 @@ ModelConfig config_of(const ModelFolder& folder) {
   return parse_model_config(folder.config_text(), folder.path() + "/config.json");
 }
 
-// Errors: kBadData if the adapter was trained for another type of model than the base.
+// Checks that the adapter was trained for the same type of model as the base. Errors: kBadData if it was not.
 void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_config,
                        const ModelFolder& base) {
   const std::string base_type = config_of(base).model_type;
@@ -57,8 +57,8 @@ void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_co
               adapter.path(), base.path(), adapter_config.model_type, base_type);
 }
 
-// Reads the folder of the base model. A plan needs no weights, and no folder for a preset. If the adapter has its own
-// configuration, that is used.
+// Reads the folder of the base model. A plan needs no weights, and for a preset no folder. If the adapter's folder has a configuration,
+// that one is used.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
                const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
   const bool only_plans = is_plan(purpose);
@@ -67,14 +67,14 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
   } else {
     const std::string path =
         resolve_model(files, hub, model.base_model, arguments.model_revision, kModelArgument);
-    // A model that this version does not train is refused before its weights are looked for: converting its weights would not
-    // help.
+    // An unsupported model is refused before its weights are searched, because converting its weights would not help.
     model.weights = ModelFolder::open(files, path, WeightsNeeded::kNo);
     const bool adapter_has_config = adapter && !adapter->config_text().empty();
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
     if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
     if (!only_plans && !model.weights->has_weights())
-      model.weights = ModelFolder::open(files, path, WeightsNeeded::kYes);  // throws with the remedy
+      // throws an error that says what to do
+      model.weights = ModelFolder::open(files, path, WeightsNeeded::kYes);
   }
   model.label = model.base_model;
 }
@@ -97,13 +97,13 @@ void override_config(const Arguments& arguments, ModelConfig& config) {
   apply_config_overrides(config, overrides);
 }
 
-// Returns the last part of a path. Completion in a shell appends a slash.
+// Returns the last part of a path. A slash at the end, as completion in a shell appends it, is ignored.
 std::string last_part(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return fs::path(path).filename().string();
 }
 
-// A saved adapter replaces the weights in its folder, so it must not be saved into the folder of its base.
+// A saved adapter would replace the weights in its output folder, so the run is refused if this is the folder of its base model.
 void check_adapter_folder(const Arguments& arguments, RunPurpose purpose, const ModelSource& model) {
   std::error_code ignored;
   if (purpose != RunPurpose::kTrain || !model.lora || !model.weights ||
@@ -120,12 +120,12 @@ OtherShapes other_shapes(const Arguments& arguments) {
   return arguments.ignore_mismatched_sizes ? OtherShapes::kAreMissing : OtherShapes::kCount;
 }
 
-// Checks that the run does not use random numbers where it needs trained weights.
+// Checks that the run does not use randomly initialised weights where it needs trained ones.
 void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<WeightSpec> specs,
                    const ModelSource& model) {
   if (!model.weights) {
     if (is_training(purpose) || ends_with_plan(purpose, arguments)) return;
-    // Random prompts measure speed and memory, which do not depend on the weights.
+    // Generation with random prompts only measures speed and memory, which do not depend on the weights.
     const bool generates = purpose == RunPurpose::kGenerate;
     if (generates && arguments.dataset_name == "dummy") return;
     throw_error(
@@ -138,7 +138,7 @@ void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<W
   if (model.adapter) {
     add_lora_weights(specs, model.config.model_type, *model.lora);
     std::erase_if(specs, [](const WeightSpec& spec) { return spec.in_adapter; });
-    // The adapter needs the exact base weights that it was trained with, so none may be missing.
+    // An adapter works only with the exact base weights with which it was trained, so none of them may be missing.
     if (purpose == RunPurpose::kTrain) purpose = RunPurpose::kEvaluate;
   }
   check_stored_weights(specs, *model.weights, purpose, other_shapes(arguments));

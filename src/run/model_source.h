@@ -1,5 +1,5 @@
-// The model of a run: its configuration, the folder of its weights and its adapter. A function that reads files and
-// returns a value; thread-safe.
+// Finds the model of a run: its configuration, the folder of its weights and its adapter. Functions that read files and return values;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -23,46 +23,49 @@ inline bool is_language_model(const ModelConfig& config) {
   return config.predicts_tokens();
 }
 
-// Returns true if the model predicts tokens that a mask hides.
+// Returns true if the model is a masked language model, which predicts the tokens that a mask hides.
 inline bool is_masked_language_model(const ModelConfig& config) {
   return config.problem_type && record_of(*config.problem_type).head->hides_tokens;
 }
 
 struct ModelSource {
   ModelConfig config = {};
-  std::string label = {};       // name of the model in tables
-  std::string task_note = {};   // how the problem type was inferred, if that is not obvious
-  std::string base_model = {};  // the base that a saved adapter names; "" for a model from scratch
-  std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised
-  std::optional<ModelFolder> adapter = {};  // the adapter that the run begins with
+  std::string label = {};  // name of the model in tables
+  // A note for the user about how the problem type was inferred, if that is not obvious.
+  std::string task_note = {};
+  std::string base_model = {};  // The base model that a saved adapter names; "" for a model from scratch.
+  std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised with new values
+  std::optional<ModelFolder> adapter = {};  // the existing adapter that the run begins with
   AdapterFacts adapter_facts = {};
-  std::optional<LoraConfig> lora = {};  // settings of `adapter` or of a new one, from lora_of()
+  // adapter settings from lora_of(), for an existing or a new adapter
+  std::optional<LoraConfig> lora = {};
 };
 
-// Finds the model that the arguments name: a folder, a name in the hub's cache, or a preset. Errors: kUsage if no
-// model is named, and if an adapter would be saved into the folder of its base; as find_adapter() and choose_lora();
-// kBadData for a folder or configuration that cannot be read, and for an adapter of another model_type than its base.
+// Finds the model that the arguments name: a folder, a name in the local cache of the Hugging Face Hub, or a preset. Errors: kUsage if no
+// model is named, and if an adapter would be saved into the folder of its base; as find_adapter() and choose_lora(); kBadData for a
+// folder or configuration that cannot be read, and for an adapter of another model_type than its base.
 ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                        FileSystem& files);
 
-// The adapter of a run: an existing one, or the settings of a new one, and the precision in which the base model
-// below it is stored. Functions that read files and return values; thread-safe.
+// Finds the adapter of a run: an existing one, or the settings of a new one with the data type in which the base model is stored.
+// Functions that read files and return values; thread-safe.
 
 struct AdapterSource {
-  std::string base_model = {};             // the base that a saved adapter names; "" for a model from scratch
-  std::optional<ModelFolder> folder = {};  // the folder of an existing adapter
-  std::optional<LoraConfig> lora = {};     // the settings of an existing adapter
+  std::string base_model = {};  // The base model that a saved adapter names; "" for a model from scratch.
+  std::optional<ModelFolder> folder = {};  // folder of an existing adapter
+  std::optional<LoraConfig> lora = {};     // settings of an existing adapter
 };
 
-// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may name the folder of an
-// adapter, which names its base. Errors: kUsage if no base is named; kBadData for a folder that does not exist or contains no adapter.
+// Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may be the folder of an
+// adapter, which contains the name of its base model. Errors: kUsage if no base model is named; kBadData for a folder that does not exist
+// or contains no adapter.
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
-// Returns the weight of the head that an adapter saved; null pointers if it saved none.
+// Returns the head's weight that was saved with an adapter. The pointers are null if there is none.
 ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
 
-// Returns the configuration with the number of labels of the adapter's head, if the adapter has no config.json.
+// If the adapter's folder has no config.json, returns the configuration with the number of labels of the adapter's head.
 ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 
 // Returns the settings of the run's adapter, from lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains
@@ -70,38 +73,39 @@ ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
 std::optional<LoraConfig> choose_lora(const Arguments& arguments, RunPurpose purpose,
                                       const ModelConfig& config, const AdapterFacts& adapter);
 
-// Suggestions for model names that are neither a folder nor in the hub's cache. They are shown before advice to download the model. Pure
-// functions; thread-safe.
+// Suggests models for names that are neither a folder nor in the local cache of the Hugging Face Hub. The suggestions are shown before
+// advice to download the model. Pure functions; thread-safe.
 
-// Returns the architecture that a hub name mentions ("RoBERTa" for "xlm-roberta-base"), if this version does not train it,
+// If a Hub name contains the name of an architecture that this version does not support, returns that architecture, such as "Longformer";
 // otherwise "".
 std::string_view foreign_architecture(std::string_view name);
 
-// Returns the presets that a shortened or misspelled name means, the usual one first: "bert-large-uncased" for
+// Returns the presets that a shortened or misspelled name probably means, the most usual one first: "bert-large-uncased" for
 // "bert-large".
 std::vector<std::string> similar_presets(std::string_view name);
 
-// Resolves the name or path of a model as resolve_model_folder() does. Errors: kUsage for a name that is not found and that
-// mentions an architecture which this version does not train, and for a part of a preset's name, instead of advice to
-// download it; otherwise as resolve_model_folder().
+// Resolves the name or path of a model like resolve_model_folder(), but with better errors. Errors: kUsage, instead of advice to download
+// the model, for a name that is not found and that contains an unsupported architecture or is a part of a preset's name; otherwise as
+// resolve_model_folder().
 std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const std::string& name,
                           const std::string& revision, const FolderArgument& argument);
 
-// The columns of a data file that a model was trained on. They are stored as keys of its config.json under the names
-// of the settings, text_column_names, label_column_name and label_delimiter, so that evaluation and prediction read the same columns.
-// Hugging Face keeps keys that it does not know. Thread-safe: values and pure functions.
+// Stores in a model which columns of a data file it was trained on, so that evaluation and prediction read the same columns. They are
+// stored in its config.json under the keys text_column_names, label_column_name and label_delimiter, as the arguments are called. Hugging
+// Face's libraries preserve keys that they do not know. Thread-safe: values and pure functions.
 
 struct TrainedColumns {
-  std::vector<std::string> text;     // one or two; empty: not known
-  std::string label;                 // "" if not known
-  std::string label_delimiter = {};  // between the labels of a multi-label cell; "": not known
+  std::vector<std::string> text;  // one or two names; empty if not known
+  std::string label;              // "" if not known
+  // The text between the labels of a cell that contains several; "" if not known.
+  std::string label_delimiter = {};
 };
 
 // Returns the columns that a config.json names. Keys of an unexpected type are ignored, since another program wrote them.
 TrainedColumns trained_columns(std::string_view config_json);
 
-// Returns the text with these columns, or without the keys if the columns are not known. An empty text remains empty
-// if the columns are not known. Requires: the text is "" or a JSON object.
+// Returns the JSON text with these columns added, or with the keys removed if the columns are not known. An empty text remains empty if
+// the columns are not known. Requires: the text is "" or a JSON object.
 std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns);
 
 }  // namespace plimsoll

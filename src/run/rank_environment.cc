@@ -30,14 +30,14 @@ struct Variable {
   std::string text() const { return name + "=" + value; }
 };
 
-// The variables of one launcher.
+// The environment variables of one launcher.
 class LauncherVariables {
  public:
-  // `advice` tells the user what to do if the variables are wrong.
+  // `advice` tells the user what to do if a variable is wrong.
   LauncherVariables(const Environment& environment, std::string_view advice)
       : environment_(environment), advice_(advice) {}
 
-  // Returns the first of these variables that is set and not empty.
+  // Returns the name of the first of these variables that is set and not empty.
   std::optional<Variable> find(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       const auto found = environment_.find(name);
@@ -45,8 +45,8 @@ class LauncherVariables {
     }
     return std::nullopt;
   }
-  // Returns the first of the variables `names` that is set. Errors: kUsage if none is set; the message names `because`, the variable that
-  // makes one of them necessary.
+  // Returns the first of the variables `names` that is set. Errors: kUsage if none is set; the message names `because`, a variable that
+  // is set and requires one of them.
   Variable require(std::initializer_list<const char*> names, const Variable& because) const {
     if (std::optional<Variable> found = find(names)) return *std::move(found);
     throw_error(ErrorCode::kUsage, "{} is not set, but {} is; {}", *names.begin(), because.text(), advice_);
@@ -68,7 +68,7 @@ class LauncherVariables {
     const std::optional<Variable> port = find({"MASTER_PORT"});
     return port ? static_cast<uint16_t>(number(*port, 1, 65535)) : otherwise;
   }
-  // Reads rank, number of ranks, and both on this host, and checks that they agree.
+  // Reads the number of the rank and the number of ranks, in the run and on this host, and checks that they do not contradict each other.
   RankPlace place(const Variable& rank, const Variable& size, const Variable& local_rank,
                   const Variable& local_size, int local_size_value) const {
     RankPlace result;
@@ -186,8 +186,8 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-// Returns true if srun started this process as a task of an ordinary step. The ids of special steps, such as a batch script or an
-// interactive shell, are the largest 32-bit numbers.
+// Returns true if srun started this process as a task of a normal job step. Slurm also runs special steps, such as a batch script or an
+// interactive shell, whose ids are the largest 32-bit numbers.
 bool is_task_of_srun(const LauncherVariables& variables) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const std::optional<Variable> step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});
@@ -228,7 +228,7 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
         local_size, fmt::format("expected the number of tasks of each node, such as 2(x3),1, with one for {}",
                                 node.text()));
   }
-  // SLURM_NTASKS_PER_NODE of the job can be greater than the number of tasks of this step.
+  // SLURM_NTASKS_PER_NODE is set per job and may be greater than the number of tasks per node of this step.
   const int local_tasks = is_list ? *tasks : std::min(*tasks, variables.number(*size, 1, kMostRanks));
   RankPlace place = variables.place(rank, *size, local_rank, local_size, local_tasks);
   if (const std::optional<Variable> host = variables.find({"MASTER_ADDR"})) {
@@ -245,7 +245,7 @@ std::optional<RankPlace> slurm_place(const Environment& environment) {
   return place;
 }
 
-// A process that a launcher has started.
+// The rank and the number of ranks of a process that was started by a launcher.
 struct LaunchedRank {
   Launcher launcher = Launcher::kNone;
   std::optional<RankPlace> place;

@@ -1,13 +1,12 @@
-// Reads the place of this process from the variables that launchers set for each process: torchrun, Open MPI's mpirun
-// and Slurm's srun, in this order. The first launcher whose variables describe a run determines the place. An empty
-// variable counts as not set.
+// Reads the rank of this process, and the number of ranks, from the environment variables that launchers set: torchrun, Open MPI's mpirun
+// and Slurm's srun, in this order. The first launcher whose variables describe a run is used. An empty variable counts as not set.
 //
 // torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and MASTER_ADDR. `plimsoll train --nproc_per_node` sets the
 // same. If WORLD_SIZE is 1, only RANK and WORLD_SIZE are needed.
 //
-// Open MPI: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE. They
-// describe a run if there is more than one process. The store is at MASTER_ADDR, or at 127.0.0.1 if all ranks are on
-// one host. Open MPI names no host, so a run of several hosts needs MASTER_ADDR.
+// Open MPI: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE. They describe a run if
+// there is more than one process. The store, a server through which the ranks find one another, is at MASTER_ADDR, or at 127.0.0.1 if all
+// ranks are on one host. Open MPI sets no host name, so a run on several hosts needs MASTER_ADDR.
 //
 // Slurm: SLURM_PROCID, SLURM_LOCALID, and of the step, or else of the job, the number of tasks (SLURM_STEP_NUM_TASKS,
 // SLURM_NTASKS), the tasks per node (SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE with SLURM_NODEID, or else
@@ -15,11 +14,11 @@
 // if srun started more than one task. The shell of an allocation and a batch script also have such variables, but
 // SLURM_STEP_ID is missing there or names a special step. The store is at MASTER_ADDR, or on the first node.
 //
-// The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun serves a store of its own there, and the next
-// port is used. Without MASTER_PORT, the port is 29500, except under Slurm:
+// The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun itself uses this port, and the next port is
+// used. Without MASTER_PORT, the port is 29500, except under Slurm:
 //   15000 + (SLURM_JOB_ID + 7919 * SLURM_STEP_ID) mod 15000.
-// Two jobs on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do two
-// steps of one job. The result is below 32768, where Linux starts to give out ports to clients.
+// Two jobs on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do two steps of one job.
+// The result is below 32768, the first port that Linux assigns to outgoing connections.
 //
 // Thread-safe: pure functions.
 #pragma once
@@ -31,16 +30,16 @@
 
 namespace plimsoll {
 
-// Returns the place of this process, or rank 0 of 1 if no launcher has started it as a rank. Errors: kUsage for a
+// Returns the rank of this process and the number of ranks, or rank 0 of 1 if no launcher has started it as a rank. Errors: kUsage for a
 // variable that is missing, not a number, or contradicts another one.
 RankPlace rank_place(const Environment& environment);
 
-// Checks that the number of ranks of the run is a multiple of the number of ranks on this machine, so that every machine can have
-// the same number. Errors: kUsage if it is not.
+// Checks that the number of ranks of the run is a multiple of the number of ranks on this machine, because every machine must have the
+// same number. Errors: kUsage if it is not.
 void require_equal_machines(const RankPlace& place);
 
-// Returns the place of this process if a launcher started it as a rank, and nothing otherwise. Unlike the variables of Open MPI
-// and Slurm, those of torchrun also count if the run has only one rank. Errors: as rank_place().
+// Returns the rank of this process and the number of ranks if a launcher started it as a rank, and nothing otherwise. For torchrun this
+// includes runs with only one rank, unlike for Open MPI and Slurm. Errors: as rank_place().
 std::optional<RankPlace> launched_rank_place(const Environment& environment);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns these variables with those of `changes` set instead; an empty value removes a variable.
+// Returns the environment variables with those of `changes` set instead; an empty value removes a variable.
 Environment changed(Environment variables, const Environment& changes) {
   for (const auto& [name, value] : changes) {
     if (value.empty()) {
@@ -20,7 +20,7 @@ Environment changed(Environment variables, const Environment& changes) {
   return variables;
 }
 
-// Rank 5 of two hosts with four ranks each.
+// Variables of rank 5 of a run on two hosts with four ranks each.
 const Environment kTorchrun = {{"RANK", "5"},          {"WORLD_SIZE", "8"},
                                {"LOCAL_RANK", "1"},    {"LOCAL_WORLD_SIZE", "4"},
                                {"MASTER_ADDR", "ann"}, {"MASTER_PORT", "1234"}};
@@ -28,7 +28,7 @@ const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "2"},
                               {"OMPI_COMM_WORLD_SIZE", "4"},
                               {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
-// The only task of the last of four nodes.
+// Variables of the only task on the last of four nodes.
 const Environment kSlurm = {{"SLURM_JOB_ID", "1007"},
                             {"SLURM_STEP_ID", "0"},
                             {"SLURM_PROCID", "6"},
@@ -110,7 +110,7 @@ TEST(RankEnvironment, TheLauncherIsTheFirstWhoseVariablesDescribeARun) {
   EXPECT_EQ(launcher_of(kSlurm), Launcher::kSlurm);
 }
 
-// A plan assumes the same number of ranks on every machine.
+// A plan assumes the same number of ranks on every machine, so other combinations must be refused.
 TEST(RankEnvironment, MachinesWithDifferentNumbersOfRanksAreRefused) {
   EXPECT_NO_THROW(require_equal_machines({}));
   EXPECT_NO_THROW(require_equal_machines({.size = 6, .local_size = 2}));

@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the state that the run resumes from; none if it begins with its first step. A damaged checkpoint is reported
-// when it is read.
+// Returns the state from which the run resumes, or nothing if it begins with its first step. A damaged checkpoint is ignored here,
+// because an error is reported when it is read.
 std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& files) {
   const std::string path = resumable_checkpoint(files, arguments);
   if (path.empty()) return std::nullopt;
@@ -24,8 +24,8 @@ std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& 
   }
 }
 
-// Returns true if the batches after the checkpoint are not those of a run from the start: with another batch size, other
-// data, or an epoch that begins anew.
+// Returns true if the batches after the checkpoint differ from those of an uninterrupted run, because of another batch size, other data,
+// or an epoch that starts again.
 bool has_other_batches(const Arguments& arguments, const RunLength& length, const RunState& state) {
   const Arguments& before = state.arguments;
   return arguments.ignore_data_skip || state.data.rows != length.rows_per_epoch ||
@@ -39,7 +39,7 @@ RunStart start_from(const RunState& state, const Arguments& arguments) {
           .evaluation_is_due = state.evaluation_is_due};
 }
 
-// Plans for the largest batch that the data can make: the longest rows together.
+// The plan must have room for the largest batch that the data can make, which consists of the longest rows.
 void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics& diagnostics) {
   largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
   largest.sequences = largest_batch_sequences(sampler);
@@ -49,7 +49,7 @@ void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics&
                   largest.tokens));
 }
 
-// Notes intervals of steps or batches that the run is too short to reach. It evaluates and saves at its end in any case.
+// Notes intervals of steps (for logging, evaluating, saving) that are longer than the run. It evaluates and saves at its end in any case.
 void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagnostics& diagnostics) {
   const std::string steps = counted(length.max_steps, "optimizer step");
   const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };
@@ -115,17 +115,16 @@ RunSteps count_steps(const Arguments& arguments, RunPurpose purpose, const Datas
   const Sampler sampler(sampler_options(arguments), train.row_lengths(), train.row_sequences());
   RunSteps steps{.length = run_length(arguments, sampler)};
   const RunLength& length = steps.length;
-  // The command `plan` runs no steps, so notes about intervals do not apply to it. --dry_run prints the plan of a run
-  // that does run steps.
+  // The command `plan` runs no steps, so notes about intervals do not apply to it. They do apply to --dry_run, which prints the plan of a
+  // run that would run steps.
   if (purpose != RunPurpose::kPlan || arguments.dry_run)
     note_unreached_intervals(arguments, length, diagnostics);
-  // Reports faults of --lr_scheduler_kwargs before a plan is made instead of when the loop begins.
+  // Checks --lr_scheduler_kwargs here, so that a wrong value is reported before a plan is made and not when training begins.
   static_cast<void>(run_schedule(arguments, length.max_steps));
   warn_of_long_warmup(arguments, length, diagnostics);
   const int64_t epochs = (length.max_steps + length.steps_per_epoch - 1) / length.steps_per_epoch;
   steps.census = count_batches(sampler, epochs);
-  // The longest row may be missing in the batches that were examined, because the last batch of an epoch may be
-  // dropped.
+  // The examined batches may not contain the longest row, because the last batch of an epoch may be dropped.
   steps.census.largest.longest = train.tokens.longest();
   if (!steps.census.is_exact) {
     diagnostics.note(

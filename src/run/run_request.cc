@@ -49,8 +49,8 @@ Bucket evaluate_bucket(const RunSetup& setup) {
   return bucket_of(largest);
 }
 
-// Makes passes write the graph into numbered files. The numbers give the order of passes over all programs, since copies of
-// the options share the counter.
+// Makes passes write the graph into numbered files. All copies of the options share the counter, so that the numbers give the order of
+// passes over all programs.
 void dump_passes_into(FileSystem& files, const std::string& folder, PassOptions& passes) {
   make_folders(files, folder);
   passes.dump = [&files, folder, count = std::make_shared<int>(0)](std::string_view pass,
@@ -69,7 +69,8 @@ void check_pass(const char* argument, const std::string& name, const std::vector
               fmt::join(names, ", "));
 }
 
-// Takes the constant that `plimsoll bench --calibrate` measured on this card.
+// Uses the GPU constant (the memory that a process needs in addition to its arena) that `plimsoll bench --calibrate` measured on this
+// card.
 void take_measured_constant(RunSetup& setup, const Environment& environment, FileSystem& files) {
   GpuTarget& gpu = setup.device.options.gpu;
   if (setup.device.options.kind != KernelDevice::kCuda || gpu.uuid.empty()) return;
@@ -79,7 +80,8 @@ void take_measured_constant(RunSetup& setup, const Environment& environment, Fil
                     setup.diagnostics.warnings);
 }
 
-// Returns the measured times of exchanges between the ranks of the run. For a card that is only planned for there are none.
+// Returns the measured times of exchanges between the ranks of the run. Returns none if the run is only planned for a GPU model that this
+// machine need not have.
 LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const DeviceOptions& device = setup.device.options;
@@ -93,8 +95,8 @@ LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environm
                                setup.diagnostics.warnings);
 }
 
-// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the
-// same bits; other runs use the table that an earlier run with the same products stored, or measure.
+// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the same bits. Other runs
+// use the table that an earlier run with the same products stored, or measure the algorithms.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const bool only_plans = ends_with_plan(setup.purpose, arguments);
@@ -103,7 +105,7 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
       request.products.tuning = read_tuning_table(files, path, setup.diagnostics.warnings);
-      // A table that was measured on another kind of card is not used.
+      // A tuning table that was measured on another GPU model is not used.
       const bool is_ours = request.products.tuning.empty() ||
                            request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
       if (is_ours) return;
@@ -118,7 +120,7 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
   setup.measures_products = !only_plans;
 }
 
-// Chooses what the backward pass recomputes, if arguments request a choice by planning.
+// Chooses what the backward pass recomputes, if the arguments require a search for this choice.
 void choose_recomputation(RunSetup& setup) {
   const RunSpec run = setup.spec();
   if (!setup.request.train || recompute_chosen(run) == RecomputeChosen::kByPolicy) return;
@@ -133,7 +135,7 @@ void choose_recomputation(RunSetup& setup) {
   setup.diagnostics.note(describe_budget_choice(found, asked));
 }
 
-// Returns the stage of the pipeline that this rank is. Numbers that cannot be divided are refused later.
+// Returns the pipeline stage of this rank. Numbers of ranks that cannot be divided into stages are refused later.
 int64_t stage_of(const RankPlace& place, const Arguments& arguments) {
   const int64_t per_stage = num_ranks(arguments) / arguments.pp_size;
   return per_stage > 0 ? std::min<int64_t>(place.rank / per_stage, arguments.pp_size - 1) : 0;
@@ -156,7 +158,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
-  // A program that passes its own batches reads the logits of each batch.
+  // If the program passes batches, it reads the logits of each batch.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
   if (is_generation(setup.purpose)) {

@@ -29,16 +29,16 @@ HubEnvironment hub_of(const Arguments& arguments, const Environment& environment
   return hub;
 }
 
-// Checks the folders of a run before its data is read, which may take long. The default output folder is not checked,
-// since a run may never write into it.
+// Checks the folders of a run before its data is read, which may take long. The default output folder is not checked, because a run may
+// never write into it.
 void check_folders(const Arguments& arguments, RunPurpose purpose, FileSystem& files) {
   if (ends_with_plan(purpose, arguments)) return;
   if (arguments.output_dir != Arguments().output_dir) check_output_dir(arguments.output_dir);
   if (purpose == RunPurpose::kTrain) check_resume(files, arguments);
 }
 
-// Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine. Errors: kUsage
-// for more threads than OpenMP starts.
+// Reports arguments without effect. The number of threads is not checked for a plan, which may be for another machine. Errors: kUsage for
+// more threads than OpenMP can start.
 void check_arguments(const Arguments& arguments, RunPurpose purpose, Diagnostics& diagnostics) {
   if (purpose == RunPurpose::kTrain || is_generation(purpose)) {
     const RunCommand command = purpose == RunPurpose::kTrain ? RunCommand::kTrain : RunCommand::kGenerate;
@@ -68,7 +68,8 @@ void warn_of_label_smoothing(const Arguments& arguments, const LabelScheme& labe
   }
 }
 
-// Completes the model's configuration with what the data determines: labels, and the columns of its files.
+// Completes the model's configuration with labels and with the names of the columns of its data files, which are known after the data has
+// been read.
 void complete_config(RunSetup& setup) {
   ModelConfig& config = setup.model.config;
   if (!setup.reads_data()) setup.data.labels = planned_labels(setup.arguments, config);
@@ -88,8 +89,8 @@ void complete_config(RunSetup& setup) {
   }
 }
 
-// Returns the names of the metrics that an evaluation of this data reports, without the prefix "eval_" and without those
-// that the program defines.
+// Returns the names of the metrics that an evaluation of this data reports, without the prefix "eval_" and without the metrics that the
+// calling program defines.
 std::vector<std::string> evaluation_metrics(const Arguments& arguments, const DataSets& data) {
   std::vector<std::string> names{"loss"};
   if (!arguments.prediction_loss_only) {
@@ -105,7 +106,7 @@ std::vector<std::string> evaluation_metrics(const Arguments& arguments, const Da
   return names;
 }
 
-// Checks the names of the metrics that the program defines.
+// Checks the names of the metrics that the calling program defines.
 void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std::vector<std::string> taken) {
   for (const std::shared_ptr<Metric>& metric : metrics) {
     if (!metric)
@@ -128,7 +129,7 @@ void check_own_metrics(const std::vector<std::shared_ptr<Metric>>& metrics, std:
   }
 }
 
-// Checks --metric_for_best_model before the first step instead of at the first evaluation.
+// Checks --metric_for_best_model now, so that a wrong name is not noticed only at the first evaluation.
 void check_best_metric(const Arguments& arguments, const DataSets& data, std::vector<std::string> names,
                        const std::vector<std::shared_ptr<Metric>>& own) {
   if (!data.train || !data.evaluate || arguments.metric_for_best_model.empty()) return;
@@ -147,8 +148,8 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
               arguments.metric_for_best_model, fmt::join(names, ", eval_"));
 }
 
-// Returns the place of this process in the run, and sets the arguments that state the number of ranks. Errors: as
-// rank_place(); kUsage if the arguments ask for other numbers of ranks than were started, or if they cannot be equal on all machines.
+// Returns the rank of this process, and sets the arguments that state the number of ranks. Errors: as rank_place(); kUsage if the
+// arguments ask for other numbers of ranks than were started, or if the number cannot be the same on all machines.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   RankPlace place = rank_place(environment);
   require_equal_machines(place);
@@ -176,7 +177,7 @@ RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environme
   check_folders(arguments, purpose, files);
   check_arguments(arguments, purpose, diagnostics);
   set_passes(arguments, setup.passes);
-  // The device is chosen first, so that arguments that it refuses are reported before data is read.
+  // The device is chosen first, so that arguments that it does not support are reported before data is read, which may take long.
   setup.device =
       choose_device(arguments, purpose, setup.place, num_run_threads(arguments), diagnostics.notes);
   check_device_arguments(arguments, setup.device.options, is_training(purpose));
@@ -231,7 +232,7 @@ TaskChoice task_of_file(const Arguments& arguments, const Environment& environme
   const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
   if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
     return {.problem_type = model.config.problem_type, .note = model.task_note};
-  // If find_model() returns a note but no task, the training file has labels, so the run trains the language model as a
+  // find_model() has returned a note but no task. This means that the training file has labels, so the language model is trained as a
   // classifier.
   if (!model.task_note.empty() && !model.config.problem_type)
     return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};

@@ -1,6 +1,6 @@
-// Everything that is decided about a run before its plan is made: model, tokenizer, data, labels, steps and the request
-// for the plan. prepare_run() gathers it from arguments, files and the machine; the parts are returned by the functions
-// of model_source.h, device_choice.h, tokenizer_source.h, data_sets.h, label_choice.h and run_length.h. Owns the data.
+// Determines everything about a run that must be known before its plan is made: model, tokenizer, data, labels, steps and the request for
+// the plan. prepare_run() gathers it from arguments, files and the machine; the parts are returned by the functions of model_source.h,
+// device_choice.h, tokenizer_source.h, data_sets.h, label_choice.h and run_length.h. Owns the data.
 #pragma once
 
 #include <functional>
@@ -37,35 +37,36 @@ struct RunSetup {
   DataUse data_use = DataUse::kReads;
   TokenizerSource tokenizer = {};
   DataSets data = {};
-  SamplerOptions sampler = {};  // the sampler of the training data
-  RunSteps steps = {};          // set if the run trains; zero without data
+  SamplerOptions sampler = {};  // sampler of the training data
+  RunSteps steps = {};          // set if the run trains; all zero without data
   RunFacts facts = {};
-  GenerationSizes generation = {};  // set if the run generates texts
+  GenerationSizes generation = {};  // sizes of the text generation; set if the run generates texts
   PlanRequest request = {};         // result of request_of() for the arguments and facts
   PlanLabels plan_labels = {};
-  bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
-  std::string tuning_file = {};    // path of the tuning table that the run keeps; "" if it keeps none
+  // Before the first step, measures the algorithms that are missing in the tuning table.
+  bool measures_products = false;
+  std::string tuning_file = {};  // path of the tuning table that the run updates; "" if there is none
   std::vector<std::shared_ptr<Metric>> metrics = {};  // metrics that the calling program defines
   Diagnostics diagnostics = {};
 
   bool reads_data() const { return data_use != DataUse::kNone; }
-  // Returns the arguments and facts of the run, from which callers can plan it with other arguments.
+  // Returns the arguments and facts of the run, with which callers can make plans for changed arguments.
   RunSpec spec() const { return {.arguments = arguments, .facts = facts}; }
 };
 
-// Gathers the setup of a run. `parts`: data and metrics that the calling program provides. The device is chosen before data is read.
-// Errors: kUsage and kBadData for arguments, files and rows; those of the functions that it calls (see the start of this file).
+// Prepares the setup of a run. `parts` contains data and metrics that the calling program provides. The device is chosen before data is
+// read. Errors: kUsage and kBadData for arguments, files and rows; those of the functions that it calls (see the start of this file).
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 
-// Returns the task that a training run with these arguments has because of the name and the beginning of its training file, with the note
-// for the user; no task if other arguments, the model or the labels in the file decide. Reads no data and no weights. Errors: as
-// prepare_run() for the model.
+// Infers the task of a training run from the name and the beginning of its training file, and returns it with a note for the user.
+// Returns no task if other arguments, the model or the labels in the file decide. Apart from that beginning, reads no data, and no
+// weights. Errors: as prepare_run() for the model.
 TaskChoice task_of_file(const Arguments& arguments, const Environment& environment, FileSystem& files);
 
-// Gathers the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` receives the setup with its model and, for
-// a run, its tokenizer, and returns what the plan has to have room for. Errors: as prepare_run(); kUsage for a model without a head for
-// language modelling.
+// Prepares the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` is called with the setup when its model
+// and, for a run, its tokenizer are known. It returns the sizes that the plan must have room for. Errors: as prepare_run(); kUsage for a
+// model without a head for language modelling.
 RunSetup prepare_generation(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                             FileSystem& files, const std::function<GenerationSizes(const RunSetup&)>& size);
 

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Writes a number that need not be finite, which JSON cannot represent: a correlation with a constant is NaN.
+// Writes a number that may be NaN or infinite, which JSON cannot represent. A correlation with a constant, for example, is NaN.
 Json number_json(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
@@ -49,7 +49,7 @@ std::map<std::string, double> numbers_of(const Json& json) {
   return numbers;
 }
 
-// Reads the log within a state of version 1.
+// Reads the log from a run state in the format of version 1, which contains it.
 LogHistory parse_log(const Json& list) {
   LogHistory history;
   for (const Json& entry : list) {
@@ -68,7 +68,7 @@ LogHistory parse_log(const Json& list) {
   return history;
 }
 
-// Returns the states of callbacks under the names and in the form that Trainer uses.
+// Returns the states of callbacks, with the names and in the format that Trainer uses.
 Json stateful_callbacks(const RunState& state) {
   Json json;
   json["TrainerControl"] = {{"args",
@@ -155,7 +155,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.position = {json.at("position").at("epoch").get<int64_t>(),
                       json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
-    // Checkpoints of earlier versions do not have this value.
+    // Checkpoints of earlier versions do not contain this value.
     state.states_begin = json.value("states_begin", int64_t{0});
     if (const auto data = json.find("data"); data != json.end()) {
       state.data.hash = data->at("hash").get<uint64_t>();
@@ -220,7 +220,7 @@ std::string best_checkpoint_path(const RunState& state) {
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
-  // The best step is not recorded if nothing was saved, as in Trainer.
+  // As in Trainer, the best step is only recorded if a checkpoint was saved.
   json["best_global_step"] =
       state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
   json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);
@@ -236,7 +236,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
-  // The number of tokens seen is zero unless --include_num_input_tokens_seen is set, as in Trainer.
+  // As in Trainer, the number of tokens is zero unless --include_num_input_tokens_seen is set.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A correlation with a constant is NaN. A run must be able to resume from a checkpoint that contains it.
+// A correlation with a constant is NaN. A run must be able to resume from a checkpoint that contains such a metric.
 TEST(RunState, KeepsNumbersThatAreNotFinite) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   RunState state;
@@ -41,7 +41,7 @@ TEST(RunState, KeepsItsRunAndWhatIsDue) {
   EXPECT_FALSE(read.save_is_due);
 }
 
-// The log is stored in a file of its own; a state of version 1 contains it.
+// The log is stored in a separate file, but a state in the format of version 1 contains it and must still be read.
 TEST(RunState, ReadsTheLogOfBothVersions) {
   LogHistory history;
   for (int64_t step = 1; step <= 5000; ++step) {

@@ -46,8 +46,8 @@ void require_states_folder(const Plan& plan, const Arguments& arguments, FileSys
   const std::string folder = nvme_folder(arguments);
   const std::string argument = fmt::format("--offload_optimizer nvme:{}", folder);
   int64_t available = require_writable_folder(folder, argument, files);
-  // The run replaces the files that a killed run left. They have no holes where the file system can reserve space. A file that
-  // another run has open counts too: create_scratch() then reports that run, which is the better message.
+  // The run will replace files that a killed run left, so their bytes count as available. A file that another run has open is counted
+  // too: create_scratch() then reports the other run, which is more helpful than a message about missing space.
   for (int64_t rank = first_rank; rank < first_rank + num_ranks; ++rank) {
     const std::optional<FileStatus> old = files.status(states_file(arguments, rank));
     if (old && old->kind == FileKind::kFile) available += old->size_bytes;

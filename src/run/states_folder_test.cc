@@ -42,7 +42,7 @@ TEST(StatesFolder, HasToExistAndToHaveRoomForAllRanksOfTheMachine) {
       "'nvme', where 24576 bytes (0 MiB) are available; free space there, or name a folder on another disk");
 }
 
-// A file that a killed run left is replaced, so that its bytes are available.
+// The run replaces a file that a killed run left, so its bytes must count as available.
 TEST(StatesFolder, OldFilesOfTheRunCountAsFree) {
   MemoryFileSystem files;
   files.make_folder("nvme");

@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the first component of the names of the encoder's weights: "bert".
+// Returns the first part of the names of the encoder's weights, such as "bert".
 std::string_view own_prefix(const std::vector<WeightSpec>& specs) {
   const std::string_view first = specs.front().parts.front().disk_names.front();
   return first.substr(0, first.find('.'));
@@ -43,7 +43,7 @@ bool is_missing(const WeightSpec& spec, const WeightPart& part, const ModelFolde
   return true;
 }
 
-// Returns the first names, quoted, followed by "..." if there are more.
+// Returns the first few names in quotes, followed by "..." if there are more.
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -69,7 +69,7 @@ std::string remedy(RunPurpose purpose, const std::string& folder) {
 
 namespace {
 
-// Some checkpoints store matrices transposed. Makes the folder return these matrices in the layout that the model uses.
+// Some checkpoints store matrices transposed. This makes the folder return them in the layout that the model uses.
 void transpose_stored(ModelFolder& folder, const std::vector<WeightSpec>& specs, std::string_view prefix) {
   for (const auto& names : names_of(specs, prefix, [](const WeightSpec& spec) { return spec.transposed; }))
     folder.transpose(names);
@@ -141,8 +141,7 @@ std::vector<std::string> new_modules(const std::vector<WeightSpec>& specs, const
     const bool is_new = std::ranges::any_of(
         spec.parts, [&](const WeightPart& part) { return is_missing(spec, part, folder, other_shapes); });
     if (!is_new) continue;
-    // All parts of a weight are one matrix in memory and are trained together, so the modules of all parts are
-    // listed.
+    // All parts of a fused weight are one matrix in memory and are trained together, so the modules of all parts are listed.
     for (const WeightPart& part : spec.parts) {
       const std::string& name = part.disk_names.front();
       std::string module = name.substr(0, name.rfind('.'));

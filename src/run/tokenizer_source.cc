@@ -24,7 +24,7 @@ bool names_training_data(const Arguments& arguments) {
   return !arguments.train_file.empty() || (!arguments.dataset_name.empty() && !arguments.task_name.empty());
 }
 
-// Returns the argument that names data; "" for none.
+// Returns the name of the argument that states data; "" if there is none.
 std::string data_argument(const Arguments& arguments) {
   if (!arguments.train_file.empty()) return "--train_file";
   if (!arguments.validation_file.empty()) return "--validation_file";
@@ -43,7 +43,7 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
                                 kTokenizerArgument);
   }
   if (!model.weights || model.base_model.empty()) return {};
-  // If an adapter's folder contains a tokenizer, the adapter was trained with that one.
+  // If an adapter's folder contains a tokenizer, the adapter was trained with it, so it is used instead of that of the base model.
   const bool adapter_has_one = model.adapter && !model.adapter->tokenizer_files().empty();
   return adapter_has_one ? model.adapter->path() : model.weights->path();
 }
@@ -51,7 +51,7 @@ std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose
 DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                         const std::string& tokenizer_folder, FileSystem& files, Diagnostics& diagnostics) {
   if (is_generation(purpose)) return DataUse::kNone;
-  // Random ids need no file, so even a plan can generate the data of the run.
+  // Random token ids need no file, so they can be generated even for a plan.
   if (purpose != RunPurpose::kPlan || is_dummy(arguments)) return DataUse::kReads;
   const std::string given = data_argument(arguments);
   if (given.empty()) return DataUse::kNone;
@@ -66,7 +66,7 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
   }
   if (find_token_id_rows(arguments) == TokenIdRows::kFound) return DataUse::kReads;
   if (tokenizer_folder.empty() || find_tokenizer_files(files, tokenizer_folder).empty()) {
-    // A plan of a language model cannot use the data without a tokenizer, because the number of blocks follows from the tokens.
+    // Without a tokenizer, a plan of a language model cannot use the data, because the number of blocks depends on the tokens.
     if (is_language_model(config)) {
       diagnostics.note(fmt::format(
           "{} is not read, because no tokenizer is given (--tokenizer_name FOLDER): {}", given, instead));
@@ -102,8 +102,8 @@ TokenIdRows find_token_id_rows(const Arguments& arguments) {
     std::string head(size_t{64} << 10, '\0');
     file.read(head.data(), static_cast<std::streamsize>(head.size()));
     head.resize(static_cast<size_t>(file.gcount()));
-    // A CSV file cannot contain rows of ids. It counts as a file that may have some, because its reader then gives a better
-    // message than that of the missing tokenizer.
+    // A CSV file cannot contain rows of token ids. It is still treated as a file that may contain some: its reader then reports the
+    // error, and its message is more helpful than that about a missing tokenizer.
     const std::string_view header = std::string_view(head).substr(0, head.find('\n'));
     if (is_csv && header.find("input_ids") != std::string_view::npos) found = TokenIdRows::kPossible;
     if (is_json && head.find("\"input_ids\"") != std::string::npos) return TokenIdRows::kFound;
@@ -141,7 +141,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
                        const ModelConfig& config) {
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
-  // Accepts any type if the model has no embedding for token types, because it then ignores them.
+  // If the model has no embeddings of token types, it ignores them, so any type is accepted.
   if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
   throw_error(
       ErrorCode::kBadData,
@@ -166,7 +166,7 @@ std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const Tokenize
     has_json = has_json || name == text::kTokenizerJson;
   }
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  // A folder with vocab.txt alone always has a tokenizer of BERT, so the class need not be named.
+  // A folder that contains only vocab.txt always has a tokenizer of BERT, so the class need not be stored.
   bool has_class = !has_config && !has_json && source.tokenizer->transformers_class() == "BertTokenizer";
   if (has_config) {
     config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));
@@ -185,7 +185,7 @@ std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const Tokenize
 }
 
 int64_t block_size(const Arguments& arguments, const ModelConfig& config) {
-  // The default of run_clm for a tokenizer that states no length.
+  // The default block length of Hugging Face's script run_clm for a tokenizer that states no maximum length.
   constexpr int64_t kDefault = 1024;
   const int64_t of_files = is_masked_language_model(config) ? arguments.max_seq_length : kDefault;
   const int64_t by_default = is_dummy(arguments) ? arguments.dummy_seq_length : of_files;

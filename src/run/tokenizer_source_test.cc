@@ -1,4 +1,4 @@
-// Tests which files of a tokenizer are saved with a model.
+// Tests which tokenizer files are saved with a model, and their contents.
 #include "run/tokenizer_source.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   EXPECT_FALSE(copied[0].text);
   EXPECT_TRUE(copied[1].source_path.ends_with("/tokenizer_config.json"));
   EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
-  // All other keys of the file are kept in their order.
+  // All other keys of tokenizer_config.json must stay in their order.
   folder.write("tokenizer_config.json", R"({"pad_token": "[UNK]", "do_lower_case": true})");
   folder.write("config.json", R"({"model_type": "bert"})");
   copied = copied_tokenizer_files(posix_file_system(), load(folder));
@@ -43,7 +43,8 @@ TEST(TokenizerSource, ASavedTokenizerStatesItsClass) {
   }
 }
 
-// If a training was given a chat template by name, the saved model has that template, even if the tokenizer's files contain another one.
+// If --chat_template names a template for training, the saved model must have this template, even if the tokenizer's files contain
+// another one.
 TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   const test::ScratchFolder folder;
   folder.write("tokenizer.json", kJson);
@@ -62,7 +63,8 @@ TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   Arguments other;
   other.chat_template = "chatml";
   EXPECT_EQ(find_chat_template(other, saved).name(), "chatml");
-  // A run that trains the saved model further saves the name of its chat template again, or that of the template that the run is given.
+  // If the saved model is trained further, the name of its chat template must be saved again, or that of the template that the new run is
+  // given.
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved)) EXPECT_FALSE(file.text);
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved, "chatml")) {
     if (file.text) folder.write("tokenizer_config.json", *file.text);
@@ -90,7 +92,7 @@ TEST(TokenizerSource, AVocabularyAloneIsBertsEverywhere) {
   EXPECT_EQ(copied[1].text, "{\n  \"tokenizer_class\": \"DistilBertTokenizer\"\n}\n");
 }
 
-// The table of settings and that of templates list the same names.
+// The table of arguments and the table of templates must list the same names.
 TEST(TokenizerSource, TheSettingNamesEveryChatTemplate) {
   const auto& table = argument_table();
   const auto setting = std::ranges::find(table, "chat_template", &ArgumentInfo::name);

@@ -1,4 +1,4 @@
-// Tests the names of data columns that are stored in config.json.
+// Tests how the names of data columns are stored in a model's config.json.
 #include "run/model_source.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ TEST(TrainedColumns, ComeBackAsTheyWereWritten) {
             R"({"label_column_name":"kind","mine":1,"model_type":"bert","text_column_names":["a","b"]})");
   EXPECT_EQ(trained_columns(text).text, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(trained_columns(text).label, "kind");
-  // If a model is trained on data without known columns, the stored names are removed.
+  // If a model is trained further on data whose columns are not known, the stored names must be removed.
   EXPECT_EQ(with_trained_columns(text, {}), R"({"mine":1,"model_type":"bert"})");
   EXPECT_EQ(with_trained_columns("", {}), "");
   EXPECT_EQ(trained_columns(with_trained_columns("", {{"a"}, "label"})).label, "label");

@@ -9,14 +9,14 @@
 namespace plimsoll {
 namespace {
 
-// A table has dozens to thousands of entries of about 400 bytes.
+// Size limit for a file with a tuning table. A table has dozens to thousands of entries of about 400 bytes.
 constexpr int64_t kMaxTuningBytes = int64_t{16} << 20;
 
 std::string bucket_text(const Bucket& bucket) {
   return fmt::format("{} {} {}", bucket.tokens, bucket.sequences, bucket.longest);
 }
 
-// Converts a name such as "NVIDIA H200" to a word that may be part of a file name, such as "nvidia-h200".
+// Converts a name such as "NVIDIA H200" to a text that may be part of a file name, such as "nvidia-h200".
 std::string file_word(const std::string& name) {
   std::string word;
   for (const char c : name) {
@@ -40,7 +40,7 @@ std::string tuning_cache_folder(const std::string& word, const Environment& envi
 
 std::string tuning_file_name(const PlanRequest& request) {
   const DType products = request.precision.activation_dtype.value_or(request.precision.dtype);
-  // The names of the data columns are part of the configuration but do not affect products.
+  // The configuration also contains the names of data columns. They are removed for the hash, because they do not affect matrix products.
   ModelConfig model = request.model.config;
   model.source.json = with_trained_columns(model.source.json, {});
   std::string text = model_config_json(model);

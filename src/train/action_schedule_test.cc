@@ -1,4 +1,4 @@
-// Tests the actions that are due after a step: log, evaluation, checkpoint.
+// Tests which actions (log, evaluation, checkpoint) are due after a step.
 #include "train/action_schedule.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the actions that are due after a step of a run of 10 steps with 5 steps per epoch.
+// Returns the actions that are due after a step, in a run of 10 steps with 5 steps per epoch.
 TrainControl due_after(const Arguments& arguments, int64_t step,
                        ValidationData validation = ValidationData::kPresent) {
   const ActionSchedule schedule(arguments, 10, validation);

@@ -13,14 +13,14 @@
 namespace plimsoll {
 namespace {
 
-// The largest number of weights that are changed at the same time. Eight occupy the threads of a small machine; more
-// would hold many large matrices in memory.
+// The largest number of weights that are changed at the same time. Eight are enough to use all threads of a small machine; more would
+// require memory for many large matrices.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // index into spec->parts
+  size_t part = 0;  // index of the part in spec->parts
   std::vector<double> values;
 };
 
@@ -34,7 +34,7 @@ std::vector<double> read_finite(const ModelFolder::Located& stored) {
               stored.file->path(), stored.tensor->name);
 }
 
-// Finds the part of a weight that an adapter changes. Requires: the target is one of the model's.
+// Finds the part of a (possibly fused) weight that an adapter changes. Requires: the model has the adapter's target module.
 ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& target) {
   for (const WeightSpec& spec : specs) {
     if (spec.name != target.weight) continue;
@@ -56,7 +56,7 @@ ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& pa
   return {};
 }
 
-// Returns the values of a loaded quantized weight, decoded as matrix products decode them.
+// Returns the values of a loaded quantized weight, decoded in the same way as in matrix products.
 std::vector<double> read_decoded(Executor& executor, const ChangedWeight& weight) {
   std::vector<float> decoded(static_cast<size_t>(weight.target->out * weight.target->in));
   read_quantized(executor, *weight.spec, weight.part, {decoded.data(), DType::kF32});
@@ -109,12 +109,12 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base does not contain is initialised later; the adapter's change is then refused or has no
+    // A weight that the base model's files do not contain is initialised later. The adapter's change of it is then refused or has no
     // effect.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);
-    // PEFT too computes the change from the decoded base and quantizes the result again.
+    // Like PEFT, computes the change from the decoded base weights and quantizes the result again.
     if (is_quantized(executor.plan(), target.weight)) weight.values = read_decoded(executor, weight);
     changed.push_back(std::move(weight));
     if (changed.size() == at_once) flush();

@@ -1,5 +1,5 @@
-// Decides which checkpoints a run writes and keeps, which of them is the best, and with which weights the run
-// ends. Checkpoints are written by io/ckpt. One thread uses an object.
+// Decides which checkpoints a run writes and keeps, which of them is the best, and with which weights the run ends. The code in io/ckpt
+// writes the files. An object is used by one thread.
 #pragma once
 
 #include <optional>
@@ -17,36 +17,36 @@ namespace plimsoll {
 
 class CheckpointPolicy {
  public:
-  // The arguments have to outlive the object. A checkpoint stores `state` and `learning_rate`.
+  // Requires: the arguments outlive the object. A checkpoint stores `state` and `learning_rate`.
   CheckpointPolicy(Session& session, const Callbacks& callbacks, const LearningRate& learning_rate,
                    RunState& state);
 
-  // Compares the metrics of an evaluation with the best so far. Returns true if they are better. If
-  // --metric_for_best_model is neither set nor implied, no evaluation is the best one, as in Trainer. Requires: the metrics contain
+  // Compares the metrics of an evaluation with the best so far. Returns true if they are better. If --metric_for_best_model is neither
+  // set nor implied by other arguments, no evaluation counts as the best one, as in Trainer. Requires: the metrics contain
   // best_metric_name().
   bool update_best(int64_t step, const MetricMap& metrics);
 
-  // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and
-  // "best". Does nothing if the step was saved before. `control` tells whether the run ends with this step. With --async_save it
-  // returns when the state of the step has been copied, after it has waited for the previous save. Every rank calls this function and
-  // those of saves in the background at the same time.
+  // Saves a checkpoint of this step, removes old ones by --save_total_limit and moves the links "last" and "best". Does nothing if the
+  // step was saved before. `control` states whether the run ends with this step. With --async_save, the function waits for the previous
+  // save, copies the state of the step, and returns while the checkpoint is still being written. All ranks call this function and those
+  // for background saves at the same time.
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
 
-  // These functions control a save in the background, which lasts from save() until finish_save() or the last continue_save().
-  // continue_save() must be called once is_save_ready() is true on all ranks. Errors: as save().
+  // Control a background save, which lasts from save() until finish_save() or the continue_save() that completes it. continue_save() must
+  // be called once is_save_ready() is true on all ranks. Errors: as save().
   bool is_saving() const { return saver_.is_saving(); }
   bool is_save_ready() const { return saver_.is_ready(); }
   void continue_save() { complete(saver_.advance()); }
-  // Waits for the end of a save, if there is one.
+  // Waits for the end of a background save, if there is one.
   void finish_save() { complete(saver_.finish()); }
-  // Makes save() write a checkpoint of this step although it was saved before.
+  // Makes the next save() write a checkpoint of this step even if the step was saved before.
   void forget_saved_step() { saved_step_ = -1; }
-  // Notes that the run resumed from this checkpoint, which therefore counts as saved.
+  // Records that the run resumed from this checkpoint, so that the step counts as saved.
   void set_resumed_from(const std::string& path, int64_t step);
 
-  // Loads the best weights if --load_best_model_at_end is set. If it is, or if the run stopped early, returns lines
-  // for people that name the step whose weights the run ends with.
+  // Loads the best weights if --load_best_model_at_end is set. If it is set, or if the run stopped early, returns lines for the user that
+  // name the step whose weights the run ends with.
   std::vector<std::string> choose_final_weights();
 
   // Returns the path of the last checkpoint; "" before the first one.
@@ -54,12 +54,12 @@ class CheckpointPolicy {
   // Returns a line for an error message that explains how to resume after the failure.
   std::string resume_hint() const;
 
-  // Stores the states of the callbacks in the state of the run.
+  // Stores the states of the callbacks in the run's state, so that checkpoints contain them.
   void store_callbacks();
 
  private:
   bool keeps_optimizer_states() const;
-  // If `path` has a value, a checkpoint is complete: records that and calls the callbacks.
+  // If `path` has a value, a checkpoint has just been completed: records this and calls the callbacks.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;
@@ -73,26 +73,26 @@ class CheckpointPolicy {
   std::string last_checkpoint_;
 };
 
-// States whether a checkpoint has the optimizer's states.
+// States whether a checkpoint contains the optimizer's states.
 enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 
-// States if the state of the run stays the same until the files of the checkpoint are written (kWaits), or changes meanwhile
+// States whether the state of the run stays the same until the files of the checkpoint are written (kWaits), or changes before that
 // (kChanges).
 enum class StateOfRun : uint8_t { kWaits, kChanges };
 
-// Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the
-// optimizer's states if they are kept, and what a run needs to resume. Once it is complete, the first rank removes old ones by
-// --save_total_limit and moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state` must stay
-// unchanged until the checkpoint is complete.
+// Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the optimizer's states
+// if they are kept, and what a run needs to resume. Once it is complete, the first rank removes old checkpoints by --save_total_limit and
+// moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state` must stay unchanged until the checkpoint
+// is complete.
 CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerStates states,
                                  StateOfRun during = StateOfRun::kWaits);
 
-// Returns the state of a run before its first step.
+// Returns the state of a run that has not taken any step.
 RunState planned_state(const RunSetup& setup);
 
-// The metric that decides which model is best, as the log names it.
+// Returns the metric that decides which model is best, under its name in the log.
 std::string best_metric_name(const Arguments& arguments);
-// Returns the message about an evaluation that has no such metric.
+// Returns the error message for an evaluation that does not have this metric.
 std::string missing_metric_text(const Arguments& arguments, const MetricMap& metrics);
 
 }  // namespace plimsoll

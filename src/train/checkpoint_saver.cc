@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The result of a step on one rank: an error, or the parts that the rank has written.
+// The result of one step of a save (create, write, complete) on one rank: an error, or the parts of files that the rank has written.
 struct StepResult {
   std::optional<Error> error;
   std::vector<WrittenPart> parts;
@@ -41,7 +41,7 @@ StepResult decode(const std::string& text) {
   return result;
 }
 
-// Copies the tensors into the buffer, from which they are then written.
+// Copies the tensors into the buffer, and changes them such that they are read from there.
 void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
   for (std::vector<TensorSource>* tensors : {&contents.model.tensors, &contents.optimizer_tensors}) {
     for (TensorSource& tensor : *tensors) {
@@ -66,27 +66,28 @@ void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
 struct CheckpointSaver::Job {
   CheckpointOrder order;
   Step step = Step::kAlone;
-  std::unique_ptr<SharedCheckpoint> shared = {};  // null with Step::kAlone
+  std::unique_ptr<SharedCheckpoint> shared = {};  // null if this rank saves alone (Step::kAlone)
   std::string path = {};
-  std::optional<Error> error = {};  // the error of this rank in the current step
+  std::optional<Error> error = {};  // error of this rank in the current step of the save
   std::vector<WrittenPart> parts =
-      {};  // the parts that this rank wrote; after the exchange, the parts of all ranks
+      {};  // The parts of files that this rank wrote; after the exchange, those of all ranks.
   std::atomic<bool> is_cancelled{false};
-  std::atomic<bool> is_running{false};  // a thread runs the current step
-  std::jthread thread = {};  // declared last: it is joined before the members that it uses are destroyed
+  std::atomic<bool> is_running{false};  // true while a thread works on the current step of the save
+  // Declared last, so that its destructor joins the thread before the members that it uses are destroyed.
+  std::jthread thread = {};
 };
 
 CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // The next step is not started: other ranks may have failed, so the ranks can no longer agree on it.
+  // The next step of the save is not started: other ranks may have failed, and this rank can no longer find out.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
 }
 
-// Removes what was written, unless the checkpoint is complete.
+// Removes the files that were written, unless the checkpoint is complete.
 void CheckpointSaver::discard(Job& job) const {
   if (job.shared && session_.place().is_first()) job.shared->discard();
 }
@@ -107,7 +108,7 @@ bool CheckpointSaver::ranks_share(const std::string& output_folder) {
       make_folders(session_.files(), output_folder);
       write_synced_file(session_.files(), path_of(), "");
     } catch (const FileError&) {
-      token = 0;  // A failure of the disk is not an error here; the save that follows reports it.
+      token = 0;  // A disk error is ignored here, because the following save will report it.
     }
   }
   session_.sum_over_ranks({&token, 1});
@@ -147,7 +148,7 @@ std::unique_ptr<CheckpointSaver::Job> CheckpointSaver::make_job(CheckpointOrder 
   auto job = std::make_unique<Job>();
   job->order = std::move(order);
   if (!writes_together(job->order.output_folder)) return job;
-  // Ranks other than the first one write nothing but their parts of files.
+  // Ranks other than the first one write only their parts of files.
   const RankPlace& place = session_.place();
   FileSystem& files = place.is_first() ? session_.files() : posix_file_system();
   job->shared = std::make_unique<SharedCheckpoint>(files, job->order.output_folder, job->order.step,
@@ -194,7 +195,7 @@ std::string CheckpointSaver::commit(Job& job) {
 
 void CheckpointSaver::start_thread(Job& job) const {
   job.is_running = true;
-  // Signals are blocked in the new thread, because the thread that trains must receive them.
+  // Signals are blocked in the new thread, so that the training thread receives them.
   const BlockedSignals blocked = BlockedSignals::all();
   job.thread = std::jthread([this, &job] {
     run_step(job);
@@ -212,7 +213,8 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // After the last step the checkpoint may be complete, and the error be one of CheckpointOrder::after.
+    // After the last step of the save the checkpoint may be complete even if there is an error, which then comes from
+    // CheckpointOrder::after.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {
       throw Error(result.error->code(),

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the buffer of this name: this rank's own, or that of the stage of the pipeline that has one.
+// Returns the buffer with this name: that of this rank or, in a pipeline, that of the stage that has one.
 const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
   if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
   const PersistentBuffer* buffer = plan.tensor_of_stages(name);
@@ -18,7 +18,7 @@ const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string&
   return *buffer;
 }
 
-// Returns true if a condition holds for a buffer, or for a half of a split weight.
+// Returns true if a condition is true for a buffer or, for a split weight, for the buffer of a half.
 template <typename Condition>
 bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
   const int64_t owner = plan.owner_of(buffer);
@@ -39,7 +39,7 @@ bool has_slices(const Plan& plan, const std::string& name) {
                    [](const PersistentBuffer& buffer) { return buffer.divided && !buffer.split; });
 }
 
-// Returns true if a rank has only a part of the buffer, so that each read of it is an exchange between ranks.
+// Returns true if this rank stores only a part of the buffer, so that reading all of it requires an exchange between ranks.
 bool is_divided(const Plan& plan, const std::string& name) {
   if (plan.is_pipelined()) return true;
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return !buffer.is_whole(); });
@@ -50,10 +50,10 @@ bool is_on_disk(const Plan& plan, const std::string& name) {
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.space == Space::kDisk; });
 }
 
-// Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
-// On a CPU, only some columns are held at a time, so that saving stays within the planned memory. On a GPU each read
-// is a copy by the driver, each read of a matrix that the ranks divide is an exchange between them, and each read from a disk
-// transfers whole blocks, so the whole matrix is read at once.
+// Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix. On a CPU, only some
+// columns are copied at a time, so that saving stays within the planned memory. In other cases each read is expensive: a copy by the
+// driver on a GPU, an exchange between ranks that divide the matrix, or a transfer of whole blocks from a disk. The whole matrix is then
+// read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -101,11 +101,11 @@ class TransposedMatrix {
   std::string buffer_;
   int64_t offset_;
   int64_t rows_, columns_, width_;
-  int64_t first_ = 0, count_ = 0;  // the first column in window_, and the number of its columns
+  int64_t first_ = 0, count_ = 0;  // first column in window_, and number of columns there
   std::vector<std::byte> window_;
 };
 
-// Returns a tensor for a checkpoint whose values are read from a persistent buffer, `offset` bytes from its start.
+// Returns a tensor of a checkpoint whose values are read from a persistent buffer, beginning `offset` bytes after its start.
 TensorSource source_of(Executor& executor, const std::string& buffer, int64_t offset, std::string name,
                        std::vector<int64_t> shape) {
   TensorSource source{
@@ -119,7 +119,7 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
   } else {
     source.data = static_cast<const std::byte*>(executor.tensor(buffer).data) + offset;
   }
-  // The parts of the ranks of a tensor-parallel group are not contiguous in the file.
+  // If the ranks of a tensor-parallel group divide a weight, the part of a rank is not contiguous in the file.
   source.is_exchanged = divided && !has_slices(executor.plan(), buffer);
   if (divided && !source.is_exchanged) {
     const Executor::OwnBytes own = executor.own_bytes(buffer);

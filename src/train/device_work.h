@@ -1,4 +1,4 @@
-// Functions that the files which implement Session have in common. Only these files include it; thread-safe.
+// Internal functions for the source files that implement Session, which alone include this file. Thread-safe.
 #pragma once
 
 #include "device/cuda/cuda_device.h"
@@ -9,12 +9,12 @@
 
 namespace plimsoll {
 
-// Returns the tensors that batches of a program have, and the size of the largest one.
+// Returns which tensors the batches of a program have, and the size of the largest batch.
 inline BatchLayout layout_of(const ProgramPlan& program) {
   return {.tensors = batch_tensors(program.graph), .capacity = program.bucket};
 }
 
-// Runs `work`. If the GPU fails, adds the memory of the plan and of the card to the error.
+// Calls `work`. If the GPU fails, adds to the error message how much memory the plan and the card have.
 template <typename Work>
 auto on_device(const Plan& plan, const Work& work) {
   try {

@@ -14,7 +14,7 @@ EarlyStopping::EarlyStopping(std::string metric, bool greater_is_better, int64_t
       threshold_(threshold) {}
 
 void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, TrainControl& control) {
-  // An evaluation before the first step makes no model the best one (as in Trainer).
+  // An evaluation before the first step does not count as the best one, as in Trainer.
   if (info.step == 0) return;
   const auto it = metrics.find(metric_);
   if (it == metrics.end()) {
@@ -25,7 +25,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
                                        ": watch one of these");
   }
   const double value = it->second;
-  // Every improvement changes the best value, but only one above the threshold resets the patience, as in Trainer.
+  // Every improvement becomes the new best value, but only one above the threshold resets the patience counter, as in Trainer.
   const bool is_better =
       !std::isnan(value) && (!has_best_ || (greater_is_better_ ? value > best_ : value < best_));
   const bool counts = is_better && (!has_best_ || std::fabs(value - best_) > threshold_);
@@ -37,7 +37,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
   if (evaluations_without_improvement_ >= patience_) control.stop = true;
 }
 
-// JSON has no infinite numbers, but an evaluation that overflowed may be the best so far.
+// JSON cannot represent infinity, but the best value so far may be infinite if an evaluation overflowed.
 std::string EarlyStopping::state() const {
   const nlohmann::json best = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json(best_ > 0);
   return nlohmann::json{{"has_best", has_best_},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Returns the number (from 1) of the evaluation after which early stopping ends the run, or 0 if it does not.
+// Returns the number (counted from 1) of the evaluation after which early stopping ends the run, or 0 if it does not end it.
 int64_t stops_after(EarlyStopping& stopping, const std::vector<double>& losses) {
   for (size_t i = 0; i < losses.size(); ++i) {
     TrainControl control;
@@ -28,7 +28,7 @@ TEST(EarlyStopping, StopsAfterSoManyEvaluationsInARowWithoutImprovement) {
   EXPECT_EQ(stops_after(greater, {0.1, 0.2, 0.3, 0.3}), 4);
 }
 
-// Improvements below the threshold change the best value, so several of them do not add up to one above the
+// Improvements below the threshold must change the best value. Otherwise several small ones would add up to an improvement above the
 // threshold.
 TEST(EarlyStopping, SmallImprovementsMoveTheBestAndCountAsNone) {
   EarlyStopping stopping("eval_loss", false, 2, 0.15);

@@ -25,16 +25,17 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   const int64_t batch = setup_.arguments.per_device_eval_batch_size;
   metrics.merge(
       speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-  // Each rank measured its own speed. All take that of the first rank, so that decisions based on metrics are the same on all ranks.
+  // Each rank measures its own speed. All ranks use the values of the first one, so that decisions that depend on metrics are the same
+  // everywhere.
   take_values_of_first_rank(metrics);
   return metrics;
 }
 
 namespace {
 
-// The sums of an evaluation over its batches, in order.
+// Sums over the batches of an evaluation, which are added in order.
 struct EvaluationSums {
-  // `own_metrics`: the metrics that the calling program defines.
+  // `own_metrics` are metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
                  std::span<const std::shared_ptr<Metric>> own_metrics)
       : data(evaluated),
@@ -45,7 +46,7 @@ struct EvaluationSums {
     for (const std::shared_ptr<Metric>& metric : own) metric->reset();
   }
 
-  // Adds a batch with its outputs. `logits`: those of its rows; empty if the task has none.
+  // Adds the outputs of a batch. `logits` contains the logits of its rows; it is empty if the task has none.
   void add(const MicroBatch& batch, double loss, int64_t num_correct, std::span<const float> logits,
            std::vector<std::vector<float>>* all_logits) {
     const double weight = weight_of(task_record, batch);
@@ -79,15 +80,16 @@ struct EvaluationSums {
       all_logits->push_back(logits_of_sequence(data, batch, i, logits, task_record.labels, num_labels));
   }
 
-  // The number of logits of a batch.
+  // Returns the number of logits of a batch.
   int64_t num_logits(const MicroBatch& batch) const {
     if (!task_record.has_logits) return 0;
     const bool per_token = is_per_token(task_record.labels);
     return (per_token ? batch.size().tokens : batch.size().sequences) * num_labels;
   }
 
-  // The weight of a batch's mean loss in the loss of the evaluation: its number of rows, as in Trainer, or, without logits,
-  // its number of labels, so that perplexity does not depend on how a text is divided into rows. A batch may have none.
+  // Returns the weight with which the mean loss of a batch counts in the loss of the evaluation. This is the number of its rows, as in
+  // Trainer. Without logits, it is the number of its labels, which may be zero: perplexity then does not depend on how a text is divided
+  // into rows.
   static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
     return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
   }
@@ -97,12 +99,12 @@ struct EvaluationSums {
   const TaskRecord& task_record;
   std::unique_ptr<MetricSums> metrics;
   std::span<const std::shared_ptr<Metric>> own;
-  double loss_sum = 0;  // sum of the mean loss of each batch times its weight
+  double loss_sum = 0;  // sum over the batches of mean loss times weight
   double weight_sum = 0;
   int64_t num_rows_done = 0;
 };
 
-// The outputs of a batch that were fetched last. The logits are valid until the next fetch.
+// The outputs of the batch that was fetched last. The logits are valid until the next fetch.
 struct EvaluatedOutputs {
   EvaluatedOutputs(const EvaluationSums& sums, Executor& executor, const MicroBatch& batch)
       : loss(executor.fetched("loss").load(0)) {
@@ -118,10 +120,10 @@ struct EvaluatedOutputs {
   std::span<const float> logits = {};
 };
 
-// Exchanges the outputs of one batch per rank.
+// Gathers the outputs of one batch per rank on all ranks.
 class OutputExchange {
  public:
-  // `most_logits`: the largest number of logits of a batch.
+  // `most_logits` is the largest number of logits of a batch.
   OutputExchange(Communicator& communicator, int64_t most_logits)
       : communicator_(communicator),
         record_bytes_(kHeadBytes + static_cast<size_t>(most_logits) * sizeof(float)),
@@ -134,7 +136,7 @@ class OutputExchange {
     std::memcpy(own_.data() + kHeadBytes, outputs.logits.data(), outputs.logits.size_bytes());
     communicator_.all_gather(own_, all_);
   }
-  // Sends the gathered outputs from the last stage of a pipeline to the other stages, which computed none.
+  // Sends the gathered outputs from the last pipeline stage to the other stages, which do not compute outputs.
   void share(Communicator& stages) { stages.broadcast(all_, stages.size() - 1); }
   double loss(size_t rank) const { return head(rank)[0]; }
   int64_t num_correct(size_t rank) const { return static_cast<int64_t>(head(rank)[1]); }
@@ -157,7 +159,8 @@ class OutputExchange {
   std::vector<std::byte> all_;
 };
 
-// Returns the denominator with which the program computes the mean loss over the labels of a batch, times the batch's weight.
+// Returns the denominator for the sum of the losses of a batch, with which the program returns the mean loss over the labels multiplied
+// by the weight of the batch (weight_of()).
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
          std::max(EvaluationSums::weight_of(task, batch), 1.0);
@@ -169,7 +172,7 @@ class Evaluation {
   using Progress = std::function<void(int64_t, int64_t)>;
   using Start = std::function<void(const MicroBatch&)>;
 
-  // `start` enqueues a batch. All arguments have to outlive the object.
+  // `start` enqueues a batch on the device. Requires: all arguments outlive the object.
   Evaluation(const Plan& plan, Executor& executor, Loader& loader, EvaluationSums& sums, const Start& start,
              const Progress& progress, std::vector<std::vector<float>>* all_logits)
       : plan_(plan),
@@ -181,7 +184,7 @@ class Evaluation {
         all_logits_(all_logits),
         layout_(layout_of(plan.programs.at(kEvaluateProgram))) {}
 
-  // Evaluates all batches. While one runs, the next one is loaded and enqueued; then the outputs of the first are read.
+  // Evaluates all batches. While one batch runs, the next one is loaded and enqueued; after that the outputs of the first one are read.
   void run() {
     const size_t num_batches = executor_.runs_ahead() ? 2 : 1;
     std::vector<MicroBatch> batches = make_batches(num_batches);
@@ -198,7 +201,7 @@ class Evaluation {
     if (given != nullptr) read(*given);
   }
 
-  // Runs the batches of this rank through a stage of a pipeline that computes no outputs. The last stage reads them.
+  // Runs the batches of this rank through a pipeline stage that does not compute outputs. The last stage reads the outputs.
   void run_stage(const Communicator& data_ranks) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(data_ranks.size()));
     while (true) {
@@ -211,9 +214,9 @@ class Evaluation {
     }
   }
 
-  // Evaluates all batches with several ranks: each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
-  // order, so that the result has the same bits as that of one rank. `stages`: the stages of a pipeline, to which the last stage sends
-  // the outputs of each batch of all ranks; null if no other stage reads them.
+  // Evaluates all batches with several ranks. Each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
+  // order, so that the result has the same bits as that of one rank. `stages` are the stages of a pipeline, to which the last stage sends
+  // the outputs of each batch; null if no other stage reads them.
   void run(Communicator& communicator, Communicator* stages) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
     const bool per_token = is_per_token(sums_.task_record.labels);
@@ -224,7 +227,7 @@ class Evaluation {
       size_t count = 0;
       while (count < round.size() && loader_.next(round[count])) ++count;
       if (count == 0) break;
-      // At the end some ranks may have no batch of their own. They repeat the last one, and no rank reads their outputs.
+      // At the end some ranks may have no batch left. They repeat their last batch, and its outputs are ignored.
       const MicroBatch& own = round[std::min(static_cast<size_t>(communicator.rank()), count - 1)];
       start_(own);
       if (has_outputs) {
@@ -307,8 +310,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
   if (communicator_ != nullptr) {
     Communicator& data_ranks = *options_.connections.of(MeshAxis::kData).ranks;
-    // In a pipeline only the last stage computes outputs. If the logits are kept, the other stages need the outputs of every batch,
-    // because rank 0, in the first stage, writes predictions while they are computed. The metrics are sent once, at the end.
+    // In a pipeline only the last stage computes outputs. Rank 0, which writes predictions, is in the first stage. Therefore, if the
+    // logits are kept, the outputs of every batch are sent to the other stages while they are computed. The metrics are sent once, at the
+    // end.
     const bool shares_outputs = plan_.is_pipelined() && all_logits != nullptr;
     if (shares_outputs || has_loss()) {
       evaluation.run(data_ranks, shares_outputs ? stages_.get() : nullptr);

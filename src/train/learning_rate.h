@@ -1,5 +1,5 @@
-// The learning rate of a run: a function of the number of updates, or of the metrics of its evaluations
-// (reduce_lr_on_plateau). One thread uses an object.
+// Computes the learning rate of a run from the number of updates or, for reduce_lr_on_plateau, from the metrics of its evaluations. An
+// object is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ class LearningRate {
   // Errors: as run_schedule().
   LearningRate(const Arguments& arguments, int64_t max_steps, const OptimizerConfig& optimizer);
 
-  // Returns the learning rate of the update after `num_updates` updates.
+  // Returns the learning rate of the next update after `num_updates` updates.
   double after(int64_t num_updates) const;
-  // Returns true if the schedule has reduced the learning rate to at most a hundredth of its peak after `num_updates`
-  // updates. A schedule that follows a metric has no planned end, so it never has.
+  // Returns true if, after `num_updates` updates, the schedule has reduced the learning rate to at most a hundredth of its peak. A
+  // schedule that follows a metric has no planned end, so the function returns false for it.
   bool has_decayed(int64_t num_updates) const;
-  // Passes the metric of an evaluation to the schedule, if it depends on one.
+  // Passes the metric of an evaluation to the schedule, if the schedule depends on one.
   void follow(double metric);
 
-  // Stores the state of a schedule that follows a metric; other schedules leave `state` unchanged.
+  // Stores the state of a schedule that follows a metric. For other schedules, leaves `state` unchanged.
   void store(std::map<std::string, double>& state) const;
-  // Restores the state that store() stored; an empty state changes nothing.
+  // Restores a state that store() has stored. An empty state changes nothing.
   void restore(const std::map<std::string, double>& state);
 
  private:

@@ -14,7 +14,7 @@ TEST(LearningRate, FollowsTheSchedule) {
   EXPECT_DOUBLE_EQ(rate.after(0), 0.5);
   EXPECT_DOUBLE_EQ(rate.after(5), 0.25);
   EXPECT_DOUBLE_EQ(rate.after(10), 0.0);
-  // An evaluation result changes no rate, because this schedule depends on the number of updates alone.
+  // This schedule depends on the number of updates alone, so an evaluation result must not change the rate.
   rate.follow(3.0);
   EXPECT_DOUBLE_EQ(rate.after(5), 0.25);
   std::map<std::string, double> state{{"kept", 1.0}};

@@ -30,7 +30,7 @@ Located find_any(const ModelFolder& folder, const std::vector<std::string>& name
   return {};
 }
 
-// Returns the element type of a stored tensor. Errors: kBadData for a type that this program does not support.
+// Returns the data type of a stored tensor. Errors: kBadData for a type that this program does not support.
 DType type_of(const Located& located) {
   const auto dtype = stored_type_dtype(located.tensor->type);
   if (!dtype || !is_floating(*dtype)) {
@@ -42,8 +42,8 @@ DType type_of(const Located& located) {
   return *dtype;
 }
 
-// Provides a tensor piece by piece. make() computes it in memory, which is held from the first piece to the last. If
-// `is_transposed`, make() computes a matrix of `shape`, and its transpose is stored.
+// Provides a tensor piece by piece. make() computes the whole tensor in memory, where it stays from the first piece to the last. If
+// `is_transposed`, make() computes a matrix of `shape`, and its transpose is provided.
 template <typename Make>
 TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, bool is_transposed,
                          Make make) {
@@ -108,7 +108,7 @@ class Merge {
   }
 
  private:
-  // The head of an adapter may have labels that differ from those of the base.
+  // The head of an adapter may have other labels than the head of the base model.
   void set_labels(bool has_config) {
     const Located head = find_adapter_head(adapter_);
     if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;
@@ -137,7 +137,7 @@ class Merge {
                 adapter_.path(), base_.path());
   }
 
-  // Returns the element type for tensors that the base does not contain: the type of its other tensors.
+  // Returns the data type for tensors that the base model does not contain: the type of its other tensors.
   DType usual_type() const {
     for (const SafetensorsFile& file : base_.weight_files()) {
       for (const StoredTensor& tensor : file.tensors()) {
@@ -176,7 +176,7 @@ class Merge {
     });
   }
 
-  // Returns w_NK + scale b_NR a_RK.
+  // Returns w_NK + scale * (b_NR a_RK), the weight W of the base model plus the product of the adapter's matrices.
   static std::vector<double> merged(std::vector<double> w, const std::vector<double>& a,
                                     const std::vector<double>& b, int64_t r, double scale) {
     const int64_t columns = std::ssize(a) / r;

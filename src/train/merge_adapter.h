@@ -1,6 +1,5 @@
-// Merges an adapter into its base model: W + s B A for every adapted module, and the modules that the adapter
-// saved whole instead of those of the base. Works from file to file, one matrix at a time, without a plan or a
-// device. Thread-safe: no state.
+// Merges an adapter into its base model: W + s B A for every adapted module, and for modules that the adapter saved completely, these
+// instead of the modules of the base. Works from file to file, one matrix at a time, without a plan or a device. Thread-safe: no state.
 #pragma once
 
 #include <string>
@@ -11,14 +10,14 @@
 namespace plimsoll {
 
 struct MergeReport {
-  int64_t num_merged = 0;  // number of merged modules
-  int64_t num_saved = 0;   // number of tensors copied from the adapter
+  int64_t num_merged = 0;  // number of modules whose weights were merged
+  int64_t num_saved = 0;   // number of tensors that were copied from the adapter
 };
 
-// Writes a plain Hugging Face model into `output`, in the types in which the base is stored; sums are computed in double
-// and rounded once. Tokenizer files come from the adapter's folder if it has any, otherwise from the base's. Errors:
-// kBadData if the adapter does not fit the base (names the tensor and both shapes) or a tensor is in neither; FileError.
-// Memory: the largest matrix and its factors, in double.
+// Writes a plain Hugging Face model into `output`, in the types in which the base is stored; sums are computed in double and rounded
+// once. Tokenizer files come from the adapter's folder if it has any, otherwise from the base's. Errors: kBadData if the adapter does not
+// fit the base (the message names the tensor and both shapes) or if neither of them contains a required tensor; FileError. Memory: the
+// largest matrix and its factors, in double.
 MergeReport merge_adapter(FileSystem& files, ModelFolder base, ModelFolder adapter,
                           const std::string& output);
 

@@ -24,7 +24,8 @@ const HeadKind& head_of(const RunSetup& setup) {
 
 constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";
 
-// Returns the text unquoted if YAML reads it as the same text, otherwise as a JSON string, which YAML reads too.
+// Returns a text as it must be written in YAML: unquoted if YAML reads it unchanged, otherwise as a JSON string, which is also valid
+// YAML.
 std::string yaml_text(const std::string& text) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const bool is_plain = !text.empty() && (is_letter(text.front()) || text.front() == '/') &&
@@ -41,7 +42,7 @@ std::string run_title(const Arguments& a) {
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
-// Returns the title of a metric: "F1" for "eval_f1", "Loss" for "eval_loss", "Combined Score" for "eval_combined_score".
+// Returns the title of a metric in a table: "F1" for "eval_f1", "Loss" for "eval_loss", "Combined Score" for "eval_combined_score".
 std::string metric_title(std::string_view key) {
   if (key.starts_with("eval_")) key.remove_prefix(5);
   std::string title;
@@ -55,7 +56,7 @@ std::string metric_title(std::string_view key) {
   return title;
 }
 
-// Returns the metrics of an evaluation that measure the quality of the model, with the loss first.
+// Returns those metrics of an evaluation that measure the quality of the model, not its speed. The loss comes first.
 std::vector<std::string> quality_keys(const MetricMap& metrics) {
   static const std::set<std::string, std::less<>> kSpeed = {
       "eval_runtime", "eval_samples", "eval_samples_per_second", "eval_steps_per_second"};
@@ -102,7 +103,8 @@ std::string hyperparameters(const RunSetup& setup) {
   return text;
 }
 
-// Returns a table with a row per evaluation: the training loss that was logged last before it, and its metrics.
+// Returns a table with one row per evaluation. A row contains the training loss that was logged last before the evaluation, and the
+// metrics of the evaluation.
 std::string results_table(const LogHistory& history) {
   std::string text;
   std::vector<std::string> keys;

@@ -38,7 +38,7 @@ std::string describe_storage(const Plan& plan, const std::string& weight) {
   }
 }
 
-// Returns the number of columns that the matrix of this part has in memory.
+// Returns the number of columns that the matrix of this part of a weight has in memory. A checkpoint may store the transpose.
 int64_t columns_of(const NamedWeight& weight) {
   return weight.elements() / weight.spec->parts[weight.part].num_rows;
 }
@@ -118,7 +118,7 @@ void write_weight(Executor& executor, const NamedWeight& weight, std::span<const
                 weight.name, counted(given.size(), "value"), fmt::join(weight.shape, ", "),
                 weight.elements());
   }
-  // The rows of the stored matrix are the columns of the one in memory.
+  // In a checkpoint the matrix is transposed: the rows in the file are the columns of the matrix in memory.
   const std::vector<float> transposed = weight.spec->transposed
                                             ? transpose(given, weight.spec->parts[weight.part].num_rows)
                                             : std::vector<float>();

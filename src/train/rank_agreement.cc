@@ -13,8 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the arguments without those that may differ from rank to rank: where each process reads and writes files, and what
-// it prints.
+// Returns the arguments except those that may differ between ranks: where each process reads and writes files, and what it prints.
 Arguments common_arguments(Arguments arguments) {
   const Arguments defaults;
   arguments.output_dir = defaults.output_dir;
@@ -45,8 +44,8 @@ uint64_t hash_of_collectives(const Plan& plan) {
   return hash.digest();
 }
 
-// Returns a hash of what the stages of a pipeline send to one another, and of the order in which they do. Every rank has the plans of all
-// stages, for which planning has proved that they do not wait for each other forever.
+// Returns a hash of what the pipeline stages send to one another, and in which order. Every rank has the plans of all stages, and
+// planning has checked that the stages do not wait for each other forever.
 uint64_t hash_of_messages(const Plan& plan) {
   HashStream64 hash;
   const auto add = [&](const std::vector<StageAction>& actions) {
@@ -69,8 +68,8 @@ uint64_t hash_of_messages(const Plan& plan) {
   return hash.digest();
 }
 
-// Returns a hash of the kernels and, on a CPU, of the number of threads: results of other kernels, and sums over another number
-// of threads, round differently.
+// Returns a hash of the kernels and, on a CPU, of the number of threads. Both must be equal on all ranks, because other kernels, or sums
+// over another number of threads, round differently.
 uint64_t hash_of_kernels(const Plan& plan) {
   HashStream64 hash;
   const DeviceOptions& device = plan.request.device;
@@ -102,9 +101,9 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind, which must be equal on all ranks. Of a buffer that is divided among the
-// ranks, each rank has a different slice: for a divided weight, the hash covers the whole weight that was written before the
-// executor stored this rank's slice of it; divided optimizer states are left out.
+// Returns a hash of the persistent buffers of one kind, which must be equal on all ranks. If the ranks divide a buffer, their slices
+// differ. For a divided weight, the hash therefore covers the whole weight that was passed to the executor, which stored this rank's
+// slice of it. Divided optimizer states are left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   HashStream64 hash;

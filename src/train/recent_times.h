@@ -1,5 +1,5 @@
-// The times of the last steps, and the time after which a rank that waits for another rank within a step considers the other one
-// stopped. Plain values: copies are independent. Not thread-safe.
+// Keeps the durations of the last steps. From them it computes a time limit: a rank that waits longer for another rank within a step
+// assumes that the other one has stopped. Plain values: copies are independent. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace plimsoll {
 class RecentTimes {
  public:
   void add(double ms) { times_[num_added_++ % times_.size()] = ms; }
-  // Returns the median of at most 15 times, or nothing before the fifth.
+  // Returns the median of the last durations, at most 15. Returns nothing before the fifth step.
   std::optional<double> median() const {
     constexpr size_t kFewest = 5;
     if (num_added_ < kFewest) return std::nullopt;
@@ -30,7 +30,7 @@ class RecentTimes {
   size_t num_added_ = 0;
 };
 
-// Returns ten times the median, at least 10 s; nothing while the median is not known.
+// Returns the time limit: ten times the median, at least 10 s. Returns nothing while the median is not known.
 inline std::optional<std::chrono::milliseconds> longest_wait(const RecentTimes& times) {
   constexpr std::chrono::milliseconds kLeast = std::chrono::seconds(10);
   const std::optional<double> median = times.median();

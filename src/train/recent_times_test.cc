@@ -16,7 +16,7 @@ TEST(RecentTimes, TheMedianIsKnownFromTheFifthTimeOn) {
   EXPECT_EQ(times.median(), 1000.0);
 }
 
-// The first steps are slower, and one step may wait for something else.
+// The median must ignore the slower first steps, and a single step that waits for something else.
 TEST(RecentTimes, TheMedianForgetsOldTimesAndIgnoresSingleOnes) {
   RecentTimes times;
   for (int i = 0; i < 15; ++i) times.add(9000);

@@ -14,14 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns "begun 2026-11-21 08:15:30 UTC", or another text for a run of an earlier version of Plimsoll, whose
-// checkpoints contain no time.
+// Returns a text such as "begun 2026-11-21 08:15:30 UTC". Checkpoints of earlier versions of Plimsoll contain no time, so the text for
+// them is different.
 std::string describe_begin(const RunIdentity& run) {
   if (run.started.size() < 19) return "of an earlier version of this program";
   return "begun " + run.started.substr(0, 10) + " " + run.started.substr(11, 8) + " UTC";
 }
 
-// Returns "checkpoint-100, checkpoint-200 and 3 more".
+// Returns a list of names such as "checkpoint-100, checkpoint-200 and 3 more".
 std::string list_names(const std::vector<ListedCheckpoint>& checkpoints) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -67,8 +67,8 @@ bool is_loss_scale(const std::string& state) {
   return state.starts_with(kLossScaleState);
 }
 
-// The loss scale belongs to fp16: a run that resumes in another precision drops it, and a run that changes to fp16
-// begins with a new one. States that were not saved begin at zero, as session.begin_anew() left them.
+// The loss scale is only used with fp16. A run that resumes in another precision drops it, and a run that changes to fp16 begins with a
+// new one. Optimizer states that were not saved begin at zero, to which session.begin_anew() has set them.
 void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   if (!checkpoint.optimizer) return;
   const SafetensorsFile& optimizer = *checkpoint.optimizer;
@@ -98,7 +98,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   }
 }
 
-// Adds a line for each argument whose value differs from that in the saved run, and one if the training data differs.
+// Adds a line for each argument that the saved run had with another value, and one if the training data differs.
 void describe_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
   for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
     const std::string& name = difference.name;
@@ -120,9 +120,9 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
   }
 }
 
-// Completes the path of the best checkpoint. It is in the same folder as the checkpoint that the run resumes from,
-// which may differ from the output folder. Throws if the best checkpoint is missing and the run may need it, because
-// otherwise this would be found only at the end of the run.
+// Completes the path of the best checkpoint. It is in the same folder as the checkpoint that the run resumes from, which may differ from
+// the output folder. Throws if the best checkpoint is missing and the run may need it. Otherwise this would be noticed only at the end of
+// the run.
 void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const std::string& path,
                           RunState& state) {
   if (state.best.checkpoint.empty()) return;
@@ -198,8 +198,8 @@ void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegi
   std::vector<ListedCheckpoint> endangered;
   for (ListedCheckpoint& listed : list_checkpoints(files, arguments.output_dir)) {
     if (listed.run == state.run) continue;
-    // The manifest of this checkpoint is damaged and does not name its run. A run that resumes has already reported
-    // why it skipped the checkpoint.
+    // The manifest of this checkpoint is damaged, so it is unknown to which run the checkpoint belongs. A run that resumes has already
+    // reported why it skipped the checkpoint.
     if (is_resumed && !listed.run) continue;
     if (!is_resumed || listed.step > state.step) endangered.push_back(listed);
     others.push_back(std::move(listed));

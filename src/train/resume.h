@@ -1,5 +1,5 @@
-// Parts of the beginning of a training run: the state that a checkpoint stores, the tensors that it contains, and
-// the checkpoints of other runs in the output folder. Free functions; the training loop calls them in order.
+// Helps to begin a training run: reads the state and the tensors of a checkpoint, and checks whether the output folder contains
+// checkpoints of other runs. Free functions, which the training loop calls in the order of this file.
 #pragma once
 
 #include <string>
@@ -12,38 +12,39 @@
 
 namespace plimsoll {
 
-// Returns the state of a run that resumes from this checkpoint. `planned` is the state of the same run from its
-// start: arguments, data and length are taken from it. Adds lines for people about arguments and data that
-// differ from those of the checkpoint. Errors: kBadData for a damaged state, and if --load_best_model_at_end may
-// need a best checkpoint that is missing or damaged.
+// Returns the state of a run that resumes from this checkpoint. `planned` is the state of the same run from its start: arguments, data
+// and length are taken from it. Adds lines for the user about arguments and data that differ from those of the checkpoint. Errors:
+// kBadData for a damaged state, and if --load_best_model_at_end may need a best checkpoint that is missing or damaged.
 RunState resumed_state(FileSystem& files, const OpenCheckpoint& checkpoint, const RunState& planned,
                        std::vector<std::string>& lines);
 
-// Returns the line that says from where the run resumes. `model`: the model that the checkpoint's run named.
+// Returns a line for the user that states from which checkpoint the run resumes. `model` is the model of the run that saved the
+// checkpoint.
 std::string describe_resume(const OpenCheckpoint& checkpoint, const RunState& state,
                             const std::string& model);
-// Returns the model that the arguments of a run name.
+// Returns the name of the model from the arguments of a run.
 std::string named_model(const Arguments& arguments);
 
-// Reads weights and optimizer states from the checkpoint. Errors: kBadData if they do not fit this run; the session
-// is then released, because it may contain tensors of this run and of the checkpoint.
+// Reads weights and optimizer states from the checkpoint. Errors: kBadData if they do not fit this run; the memory of the session is then
+// released, because some of its tensors may already come from the checkpoint and others not.
 void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 
-// The beginning of a run: its first step, or a checkpoint.
+// The position at which a run begins: its first step, or a checkpoint.
 enum class RunBegin : uint8_t { kNew, kResumed };
 
-// Checks that the run does not write over checkpoints of other runs in its output folder, and removes the links
-// "best" and "last" of another run if this one is new. Adds a line for people if other runs have checkpoints there.
-// Errors: kUsage if this run could write over one of them and --replace_checkpoints is not set.
+// Checks that the run does not overwrite checkpoints of other runs in its output folder. If the run is new, removes the links "best" and
+// "last" of another run. Adds a line for the user if other runs have checkpoints there. Errors: kUsage if this run could overwrite one of
+// them and --replace_checkpoints is not set.
 void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegin begin,
                                std::vector<std::string>& lines);
 
-// Refuses ranks that begin at different positions or with different weights, because they read different checkpoints. The
-// weights of a new run were compared when they were loaded, and its states are zero. It is also a barrier. Errors: kUsage on every rank.
+// Checks that all ranks begin at the same position and with the same weights; these differ if ranks read different checkpoints. For a new
+// run only positions are compared: its weights were compared when they were loaded, and its states are zero. The function is also a
+// barrier for all ranks. Errors: kUsage on every rank.
 void require_equal_beginnings(Session& session, const RunState& state, RunBegin begin);
 
-// Returns true if the log in the output folder contains the end of the run at this step. A run that was killed
-// between its last checkpoint and its end has no such record.
+// Returns true if the log in the output folder has a record of the end of the run at this step. The record is missing if the run was
+// killed between its last checkpoint and its end.
 bool is_end_logged(FileSystem& files, const RunState& state);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// The log of a run: its records in memory, in log.jsonl and to the callbacks, averages over the steps since the
-// last record, and warnings. One thread uses an object.
+// Writes the log of a run. Its records are kept in memory, appended to log.jsonl and passed to callbacks. A record contains averages over
+// the steps since the previous one. Also passes on warnings. An object is used by one thread.
 #pragma once
 
 #include <memory>
@@ -21,30 +21,30 @@ using Callbacks = std::vector<std::shared_ptr<Callback>>;
 
 class RunLog {
  public:
-  // The arguments have to outlive the log, which stores its records in `state`.
+  // Requires: the arguments outlive the log. Records are stored in `state`.
   RunLog(const Session& session, const Callbacks& callbacks, RunState& state);
 
-  // Counts a step for the next record.
+  // Adds a step to the sums for the next record.
   void add_step(const FinishedStep& step);
-  // Writes a record about the steps since the last one. tokens_per_second, mfu and both fractions are relative to
-  // the sum of StepInfo::step_ms of these steps: wall time without evaluations and saves.
+  // Writes a record about the steps since the previous one. tokens_per_second, mfu and the two fractions are relative to the sum of
+  // StepInfo::step_ms of these steps, which is wall time without evaluations and saves.
   void log_step(const StepInfo& info);
-  // Appends a record to the history, to log.jsonl and to the events of TensorBoard, and passes it to the callbacks.
+  // Appends a record to the history in memory, to log.jsonl and to the TensorBoard events, and passes it to the callbacks.
   void record(LogRecord record);
 
-  // Passes a warning to the callbacks; "" is no warning.
+  // Passes a warning to the callbacks; does nothing for "".
   void warn(const std::string& text) const;
   void warn_skipped_step(const StepInfo& info, int64_t num_skipped) const;
-  // Warns if the steps of the run waited for data for a large part of their time.
+  // Warns if the steps of the run spent much of their time waiting for data.
   void warn_waiting_at_end();
 
  private:
-  // Sums over the steps since the last record.
+  // Sums over the steps since the previous record.
   struct Sums {
     double z_loss = 0;
     int64_t steps = 0;
     int64_t tokens = 0;
-    int64_t rows = 0;  // rows that were computed, including rows of buckets without a token
+    int64_t rows = 0;  // number of computed rows, including unused rows of buckets
     double wait_ms = 0;
     double time_ms = 0;
     double model_flops = 0;
@@ -56,8 +56,8 @@ class RunLog {
   RunState& state_;
   WaitingWatch waiting_;
   Sums sums_;
-  int64_t skipped_steps_ = 0;      // number of skipped steps of the whole run
-  std::optional<GpuLog> gpu_log_;  // set if the run is on a GPU
+  int64_t skipped_steps_ = 0;      // number of steps of the whole run whose update was skipped
+  std::optional<GpuLog> gpu_log_;  // set if the run uses a GPU
   // Set after the first record of a run with --report_to tensorboard.
   std::optional<TensorBoardLog> tensorboard_;
 };

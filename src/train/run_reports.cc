@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the text of a file; "" if it does not exist.
+// Returns the content of a file, or "" if it does not exist.
 std::string read_text(FileSystem& files, const std::string& path) {
   if (!files.status(path)) return {};
   const auto file = files.open_read(path);
@@ -26,7 +26,7 @@ std::string read_text(FileSystem& files, const std::string& path) {
   return text;
 }
 
-// Returns the metrics of a results file; none if the file cannot be read.
+// Returns the metrics in a results file, or none if the file cannot be read.
 MetricMap read_metrics(FileSystem& files, const std::string& path) {
   MetricMap metrics;
   const std::string text = read_text(files, path);
@@ -59,7 +59,7 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 
 namespace {
 
-// Returns report.json of the run. In a pipeline, the report has the map of the stage that needs the most memory.
+// Returns the content of report.json. In a pipeline, it contains the memory map of the stage that needs the most memory.
 std::string report_of_run(const Session& session) {
   const Plan& plan = session.plan();
   const RunSetup& setup = session.setup();
@@ -105,7 +105,7 @@ std::vector<std::string> write_run_reports(FileSystem& files, const std::string&
   const std::string caption = labels.model + " on " + labels.device;
   const std::string of_run = run_name.empty() ? "" : " of " + run_name;
   std::vector<std::string> plots;
-  // A run that logged nothing has no curve, and an empty plot would look like an error.
+  // For a run that logged nothing, no plot is written, because an empty plot would look like an error.
   const auto write_plot = [&](const std::string& name, const std::string& svg) {
     if (svg.empty()) return;
     replace_file(files, join_path(folder, name), svg);
@@ -135,7 +135,7 @@ struct Profile {
   ProfileContext context;
 };
 
-// Returns the profile of the training program; nothing if no step was measured.
+// Returns the measured times of the training program's ops, or nothing if no step was measured.
 std::optional<Profile> measured_profile(const Session& session, double step_ms) {
   if (!session.is_allocated() || !session.plan().programs.contains(kTrainProgram)) return std::nullopt;
   const ProgramPlan& program = session.plan().programs.at(kTrainProgram);
@@ -156,13 +156,13 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   profile.context.peak_gflops = session.ceilings().product_gflops;
   profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
   for (size_t i = 0; i < times.size(); ++i) {
-    // If an op ran only once, its first run is used.
+    // Usually the first run of an op is left out; if the op ran only once, it is used.
     const OpTime& time = times[i].runs > 0 ? times[i] : first_times[i];
     const auto runs = static_cast<double>(std::max<int64_t>(time.runs, 1));
     const double runs_per_step =
         static_cast<double>(times[i].runs + first_times[i].runs) / static_cast<double>(num_steps + num_first);
     profile.ms_per_step.push_back(time.milliseconds / runs * runs_per_step);
-    // FLOPs and bytes are the means over the buckets that ran, which may be smaller than the largest bucket.
+    // FLOPs and bytes are averages over the buckets of the measured runs, which may be smaller than the largest bucket.
     profile.ops[i].flops = time.flops / runs;
     profile.ops[i].bytes = time.bytes / runs;
   }

@@ -46,7 +46,7 @@ std::string Session::allocate() {
     options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
-  // The session takes over the executor only after all of the following has succeeded, so that a failure leaves nothing
+  // The session takes ownership of the executor only after all of the following has succeeded, so that after a failure nothing stays
   // allocated.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
@@ -62,7 +62,7 @@ std::string Session::allocate() {
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
     checkpoint_buffer_ = CheckpointBuffer(plan_);
-    // If any rank has no buffer, no rank saves in the background.
+    // If any rank lacks the buffer for background saves, no rank saves in the background.
     if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
   }
   executor_ = std::move(executor);
@@ -103,8 +103,7 @@ void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
   const std::chrono::seconds timeout(setup_.arguments.ddp_timeout);
   CommunicatorOptions options{.operation_timeout = timeout, .program = hash_of_program(files_)};
-  // Without --ddp_timeout, the limit for ranks that do not appear at the start is shorter than the limit for ranks that work for
-  // a long time.
+  // If --ddp_timeout is not set, ranks that do not connect at the start are given less time than ranks that are working.
   if (has_own_ddp_timeout(setup_.arguments)) options.connect_timeout = timeout;
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();
@@ -214,7 +213,7 @@ void Session::begin_anew() {
 std::string Session::measure_products(Executor& executor) {
   if (communicator_ == nullptr) return measure_products_here(executor);
   std::string text;
-  // Each stage of a pipeline has its own matrix products, which the first rank of the stage measures for all its ranks.
+  // Each pipeline stage has its own matrix products. The first rank of a stage measures them for all ranks of the stage.
   for (int64_t stage = 0; stage < plan_.request.ranks.pipeline_size; ++stage) {
     const int root = mesh().rank_at(static_cast<int>(stage), 0, 0);
     const bool is_root = setup_.place.rank == root;
@@ -305,8 +304,8 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// Ranks with different batches draw different random numbers: the numbers that these batches have in a run of one rank. A batch that is
-// not this rank's own is divided by infinity, so that its loss and gradients are zero.
+// Ranks with different batches must draw different random numbers: those that the batches would have in a run of one rank. A batch that
+// only repeats another rank's batch is divided by infinity, so that its loss and gradients are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
@@ -356,7 +355,8 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  // Another forward pass would have to gather weights from ranks that continue with the step.
+  // Running another forward pass to find the cause is not possible here: it would have to gather weights from other ranks, which continue
+  // with the step.
   if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
     return "unknown, because the processes divide the weights (--zero_stage 3)";
   if (plan_.is_pipelined()) return "unknown, because other processes computed the layers before (--pp_size)";
@@ -394,7 +394,7 @@ Dataset Session::read_rows(const std::vector<DataRow>& rows, LongIds long_ids) c
   rules.label_use = LabelUse::kOptional;
   if (rules.label_kind == LabelKind::kMaskedToken) {
     if (std::ranges::any_of(rows, [](const DataRow& row) { return !row.classes.empty(); })) {
-      // The calling program masked the ids itself, and its classes are the tokens to predict.
+      // The calling program has already masked the token ids; its labels are the tokens to predict.
       rules.label_kind = LabelKind::kClassPerToken;
       rules.num_labels = setup_.model.config.vocab_size;
     } else {
@@ -409,7 +409,7 @@ MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows)
   const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
   MicroBatch batch =
       make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
-  // Each batch gets masks of its own, as an epoch does.
+  // Each batch gets different random masks, as each epoch does.
   batch.info.position.epoch = num_batches_of_rows_++;
   assemble_batch(data, rows, batch);
   batch.info.position = {};

@@ -1,5 +1,5 @@
-// The speed of a phase of a run, under Hugging Face's names, and warnings for runs that wait for data. Pure; thread-safe,
-// except for one WaitingWatch.
+// Computes the speed of a phase of a run, under Hugging Face's names, and warns about runs that wait for data. Thread-safe, except that a
+// WaitingWatch is used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The work of a phase and its duration.
+// The amount of work of a phase, and its duration.
 struct PhaseWork {
   double seconds = 0;
   int64_t samples = 0;
@@ -22,19 +22,20 @@ struct PhaseWork {
 // three, as Trainer rounds them.
 MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 
-// Returns a warning for a run that waits for its data, with the number of workers to try; "" if it waits for at most 5 %
-// of the time.
+// Returns a warning for a run that spends much time waiting for its data, with a recommended number of workers. Returns "" if it waits
+// for at most 5 % of the time.
 std::string waiting_text(double fraction, int64_t num_workers);
 
-// Decides when a run that waits for its data is warned: once, at a record of its log or at its end. The first step does not
-// count, since it includes reading the first rows.
+// Decides when the user is warned about a run that waits for its data: once, at a log record or at the end of the run. The first step is
+// not counted, because it includes reading the first rows.
 class WaitingWatch {
  public:
-  // Counts a step: the time that it waited for data, and the whole time. Called after each step.
+  // Counts a step: the time that it waited for data, and its whole duration. Called after each step.
   void add(double wait_ms, double step_ms);
-  // Returns the warning for the steps since the last record of the log, or "".
+  // Returns the warning about the steps since the previous log record, or "".
   std::string at_log(int64_t num_workers);
-  // Returns the warning for all steps of the run, or "". Always "" for runs of less than a second, which gain nothing.
+  // Returns the warning about all steps of the run, or "". Always returns "" for runs of less than a second, for which the waiting time
+  // does not matter.
   std::string at_end(int64_t num_workers);
 
  private:
@@ -55,18 +56,18 @@ class WaitingWatch {
 // Appends the suffix to the name of every metric.
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix);
 
-// The change of the process's memory during a phase (init, train, ...), under the names of Hugging Face's memory tracker.
-// It does not cover the plan and the arena, which memory.json describes. One thread uses a phase.
+// Measures the change of the process's memory during a phase (init, train, ...), with the names of Hugging Face's memory tracker. The
+// memory of the plan and its arena is not described here but in memory.json. An object is used by one thread.
 
 class MemoryPhase {
  public:
-  // Begins the phase.
+  // Starts the measurement of the phase.
   MemoryPhase() : begin_(process_memory()) {}
 
   int64_t resident_bytes_at_begin() const { return begin_.resident_bytes; }
-  // Ends the phase. Returns <phase>_mem_cpu_alloc_delta, the resident bytes that it added, and
-  // <phase>_mem_cpu_peaked_delta, the difference between its peak and its end. The latter is 0 if an earlier phase had a
-  // higher peak, since the kernel keeps one peak for the whole life of a process.
+  // Ends the phase. Returns <phase>_mem_cpu_alloc_delta, by how much the phase increased the resident memory, and
+  // <phase>_mem_cpu_peaked_delta, the difference between the peak and the resident memory at the end. The latter is 0 if an earlier phase
+  // had a higher peak, because Linux records only one peak for the whole lifetime of a process.
   MetricMap end(const std::string& phase) const;
 
  private:

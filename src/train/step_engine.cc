@@ -28,9 +28,9 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.graph.ops()[i];
-    // The forward pass may contain deferred updates, which do not belong to a micro-batch.
+    // The forward segment may contain updates that were deferred from the previous step, which do not belong to a micro-batch.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
-    // Communication between ranks does not count as work of the model, so that the figure does not depend on the number of ranks.
+    // Ops that exchange data between ranks are not counted, so that the number of operations does not depend on the number of ranks.
     if (schema_of(op).is_communication()) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
@@ -60,7 +60,7 @@ void StepEngine::start(int64_t num_steps, int64_t states_begin) {
 
 void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs) {
   session_.start_batches(position, num_epochs);
-  // A step of a pipeline begins with all its micro-batches.
+  // Starts a step of a pipeline, which requires all its micro-batches at the beginning.
   const int64_t count = session_.plan().is_pipelined()
                             ? session_.setup().arguments.gradient_accumulation_steps
                             : (session_.executor().runs_ahead() ? 2 : 1);
@@ -75,7 +75,7 @@ void StepEngine::begin_phase_of_step(int64_t step) {
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
-  // Before the first update the weights are those of the model's files.
+  // Before the first update the weights are those that were loaded.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
   throw_error(ErrorCode::kNotFinite,
               "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
@@ -86,14 +86,14 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
                            : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
-// Loads the next batch. Its memory differs from that of every micro-batch whose loss has not been read yet.
+// Loads the next batch into memory that no micro-batch uses whose loss has not been read yet.
 MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
   const auto waiting = Clock::now();
   PLIMSOLL_CHECK(session_.next_batch(batch),
                  "the loader must have a batch for every step, but it ended before the last step");
-  // Loading a batch while the device is busy does not slow the run down, so only the rest counts as waiting.
+  // Loading a batch while the device is busy does not slow the run down, so only the rest of the loading time counts as waiting.
   if (!session_.executor().is_fetching()) waited_ms_ += ms_between(waiting, Clock::now());
   return batch;
 }
@@ -115,7 +115,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
     flops = {plan_flops(session_.plan().programs.at(kTrainProgram), bucket),
              model_flops(session_.plan().programs.at(kTrainProgram), bucket)};
   }
-  // A batch that repeats the batch of another rank does not count as work of the run.
+  // A batch that only repeats the batch of another rank does not count as work of the run.
   if (!batch.info.contributes) return;
   info.num_tokens += batch.size().tokens;
   info.num_sequences += batch.size().sequences;
@@ -124,7 +124,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   info.model_flops += flops.model;
 }
 
-// Reads the loss of the last micro-batch whose outputs were fetched.
+// Reads the loss of the micro-batch whose outputs were fetched last.
 void StepEngine::read_loss(Step& step) {
   const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
   const double loss = session_.executor().fetched("loss").load(0);
@@ -134,8 +134,8 @@ void StepEngine::read_loss(Step& step) {
   if (!std::isfinite(loss)) throw_bad_loss(step, enqueued, loss);
 }
 
-// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number. The
-// previous step is finished after the first pass of this step has been enqueued, as in run_step().
+// Runs a step of a stage of a pipeline. All its micro-batches are loaded first, because the schedule depends on their number. The results
+// of the previous step are read after the first forward pass of this step has been enqueued, as in run_step().
 void StepEngine::run_pipeline_step() {
   const RunSetup& setup = session_.setup();
   const bool runs_ahead = session_.executor().runs_ahead();
@@ -153,8 +153,9 @@ void StepEngine::run_pipeline_step() {
     is_last = std::ssize(loaded) == setup.arguments.gradient_accumulation_steps || batch.info.last_in_epoch;
   }
   const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
-  // With several chunks per stage, the previous step is finished before this one begins. Otherwise an evaluation between them
-  // could make the stages repeat the first pass, whose messages not every stage waits for.
+  // With several chunks per stage, the results of the previous step are read before this step begins. Otherwise an evaluation between the
+  // two steps could force the stages to repeat the first forward pass, and not every stage would wait for the messages of the repeated
+  // pass.
   if (pending_ && last_chunk > 0) {
     finish_pending_step();
     if (has_ended_) return;
@@ -166,11 +167,12 @@ void StepEngine::run_pipeline_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // An evaluation has reused the memory of the pass. All stages repeat it, so that each message is received.
+      // The forward pass was enqueued, but an evaluation has reused its memory. All stages repeat it, so that each message that is sent
+      // is also received.
       if (!session_.executor().is_train_undisturbed())
         session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
     }
-    // The loss is read while a GPU computes what was enqueued after it.
+    // The loss is read while a GPU computes the ops that were enqueued afterwards.
     if (step.unread) read_loss(step);
     if (run.segment != Segment::kForward || run.chunk != last_chunk) continue;
     count_batch(step, *enqueued.batch);
@@ -206,7 +208,7 @@ void StepEngine::run_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // An evaluation since the enqueueing has reused the memory of the micro-batches, so they are enqueued again.
+      // The micro-batches were enqueued, but an evaluation has reused their memory. They are enqueued again.
       if (!session_.executor().is_train_undisturbed()) enqueue(step, enqueued);
     } else if (step.unread) {
       read_loss(step);
@@ -227,8 +229,8 @@ void StepEngine::run_step() {
 }
 
 // Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. All ranks of a
-// tensor-parallel group have the same batches and the same number of operations as this rank. In a pipeline, one rank of each group
-// of the last stage adds the losses and counts the batches, and each rank counts its own operations.
+// tensor-parallel group have the same batches and the same number of operations as this rank. In a pipeline, only one rank of each
+// tensor-parallel group of the last stage contributes losses and numbers of batches, while every rank contributes its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   const bool is_pipelined = session_.plan().is_pipelined();

@@ -24,12 +24,12 @@ std::string name_of_host() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
-// Returns the default folder: "runs/Nov28_11-40-00_host" in the output folder.
+// Returns the default folder of event files: "runs/Nov28_11-40-00_host" in the output folder.
 std::string default_folder(const Arguments& arguments, double now) {
   const auto seconds = static_cast<std::time_t>(now);
   std::tm local{};
   localtime_r(&seconds, &local);
-  // The names of months do not depend on the locale, which the process does not set.
+  // English month names are used regardless of the locale.
   std::array<char, 64> text{};
   std::strftime(text.data(), text.size(), "%b%d_%H-%M-%S", &local);
   return join_path(join_path(arguments.output_dir, "runs"), std::string(text.data()) + "_" + name_of_host());
@@ -49,7 +49,7 @@ std::string new_event_path(const Session& session, double now) {
   }
 }
 
-// Returns JSON as a block of code in Markdown, whose lines begin with four blanks.
+// Formats JSON as a code block in Markdown, whose lines are indented by four spaces.
 std::string as_code(const std::string& json) {
   std::string code = "    ";
   for (const char c : json) {

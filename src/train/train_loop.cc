@@ -52,7 +52,7 @@ TrainLoop::TrainLoop(Session& session, Callbacks callbacks, StopFlag stop)
 }
 
 TrainOutput TrainLoop::run(const OnBegin& on_begin) {
-  // The first rank writes the files of the run.
+  // Only the first rank writes the files of the run.
   std::optional<FolderLock> lock;
   if (session_.place().is_first()) {
     std::filesystem::create_directories(arguments_.output_dir);
@@ -93,7 +93,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
   return output;
 }
 
-// Ends a run that was already complete when it was resumed. Its files are not written again.
+// Ends a run that had already reached its end before it was resumed. Its files are not written again.
 TrainOutput TrainLoop::finish_completed_run() {
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   choose_final_weights();
@@ -107,7 +107,7 @@ TrainOutput TrainLoop::finish_completed_run() {
 }
 
 void TrainLoop::choose_final_weights() {
-  // Every rank waits until the best checkpoint is complete, and the first one waits until no rank reads it any longer.
+  // Every rank waits until the best checkpoint is complete. After loading, the first rank waits until no rank reads it any longer.
   session_.wait_for_ranks();
   closing_lines_ = checkpoints_.choose_final_weights();
   session_.wait_for_ranks();
@@ -121,7 +121,7 @@ void TrainLoop::complete_output(TrainOutput& output) const {
   output.metrics["train_samples"] = static_cast<double>(session_.setup().data.train->num_rows());
 }
 
-// Begins the run. Weights and states change only after every other reason to refuse the run has been checked.
+// Begins the run. All checks that may refuse the run come first; weights and states are changed after them.
 std::vector<std::string> TrainLoop::begin() {
   auto [path, lines] = choose_checkpoint(session_.files(), arguments_, VerifyDepth::kHashes);
   std::optional<OpenCheckpoint> checkpoint;
@@ -138,12 +138,12 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
-  // This comparison is also a barrier: after it no rank reads the checkpoint any longer, so that the first rank may remove it.
+  // This comparison is also a barrier. After it no rank reads the checkpoint any longer, so the first rank may remove it.
   require_equal_beginnings(session_, state_, checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
 }
 
-// Takes the state of the run from the checkpoint, but no tensors.
+// Restores the state of the run from the checkpoint, but no tensors yet.
 void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines) {
   RunState state = resumed_state(session_.files(), checkpoint, state_, lines);
   const std::string model = named_model(state.arguments);
@@ -172,12 +172,12 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
   }
 }
 
-// Takes weights, states and the log from the checkpoint.
+// Restores weights, optimizer states and the log from the checkpoint.
 void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
   restore_tensors(session_, checkpoint);
   session_.set_micro_batches_done(state_.micro_batches);
-  // The log file of a completed run ends with a record that is not part of the checkpoint, so the file is kept as it
-  // is.
+  // If the run was already complete, its log file ends with a final record that the checkpoint does not contain, so the file is not
+  // changed.
   if (is_complete() && is_end_logged(session_.files(), state_)) return;
   write_streamed_file(session_.files(), join_path(arguments_.output_dir, kLogFile),
                       [&](const PutText& put) { write_log(state_.log_history, put); });
@@ -205,15 +205,15 @@ void TrainLoop::run_step() {
   explain_failure([this] { engine_.run_step(); });
 }
 
-// Waits for a save in the background.
+// Waits for the end of a background save.
 void TrainLoop::finish_save() {
   if (!checkpoints_.is_saving()) return;
   session_.begin_phase(RankPhase::kCheckpoint, state_.step);
   explain_failure([this] { checkpoints_.finish_save(); });
 }
 
-// Does some work. If the device or the system fails, adds to the error the memory that the GPU held and the
-// checkpoint to resume from.
+// Calls `work`. If the device or the system fails, adds to the error message how much memory the GPU used and from which checkpoint the
+// run can resume.
 template <typename Work>
 void TrainLoop::explain_failure(const Work& work) {
   try {
@@ -225,8 +225,8 @@ void TrainLoop::explain_failure(const Work& work) {
   }
 }
 
-// Returns true if the GPU has failed, after which every call fails. The error that ended the run does not always show
-// this: it may come from a save that ran into the failure. A failure of another rank does not count.
+// Returns true if the GPU has failed, after which every call to it fails. The error that ended the run does not always show this: it may
+// come from a save that failed for the same reason. A failure of another rank does not count.
 bool TrainLoop::device_has_failed() const {
   try {
     session_.executor().wait();
@@ -267,8 +267,7 @@ StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
   return finish_step(info);
 }
 
-// Evaluates and saves after a step. A request to stop may interrupt the evaluation; the resumed run then repeats
-// this part.
+// Evaluates and saves after a step. A request to stop may interrupt the evaluation; a resumed run then repeats both.
 StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
   const Outcome outcome = evaluates ? evaluate(info) : Outcome::kCompleted;
@@ -285,8 +284,8 @@ StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   return is_end ? StepEngine::AfterStep::kEnd : StepEngine::AfterStep::kContinue;
 }
 
-// Returns true if any rank was asked to stop: all of them then stop after the same step. Continues a save in the background if all
-// ranks are ready.
+// Returns true if any rank was asked to stop, so that all ranks stop after the same step. Also continues a background save if all ranks
+// are ready.
 bool TrainLoop::agree_with_ranks() {
   const bool is_saving = checkpoints_.is_saving();
   std::array<double, 2> num_ranks{stop_is_requested() ? 1.0 : 0.0,
@@ -296,28 +295,27 @@ bool TrainLoop::agree_with_ranks() {
   return num_ranks[0] > 0;
 }
 
-// Repeats the evaluation that a request to stop interrupted. The checkpoint from which the run resumes was saved
-// between the step and its evaluation. If the step was due to be saved, it is saved again with the result of the
-// evaluation.
+// Repeats an evaluation that a request to stop had interrupted. The checkpoint from which the run resumes was saved after the step and
+// before its evaluation ended. If a save was due after the step, the step is saved again with the result of the evaluation.
 StepEngine::AfterStep TrainLoop::finish_interrupted_step() {
   control_ = {.evaluate = true, .save = state_.save_is_due};
   if (state_.save_is_due) checkpoints_.forget_saved_step();
   return finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
 }
 
-// Evaluates all validation sets. If it is interrupted before its last batch, or lacks the metric that chooses the best model, nothing is
-// logged or stored.
+// Evaluates all validation sets. If the evaluation is interrupted before its last batch, or lacks the metric that chooses the best model,
+// nothing is logged or stored.
 TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
   const RunSetup& setup = session_.setup();
   const StepEngine::Pause pause(engine_, RankPhase::kEvaluation);
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
-    // Several ranks evaluate to the end, because they have to end together.
+    // With several ranks an evaluation is not interrupted, because all ranks have to end it together.
     if (done < all && session_.place().is_alone() && stop_is_requested()) throw Interrupted();
   };
   MetricMap metrics;
-  // Each data set reports its own time and number of rows.
+  // The results of each data set contain its own time and number of rows.
   const auto add = [&](const Dataset& data, std::string_view suffix) {
     metrics.merge(with_suffix(session_.evaluate(data, "eval", nullptr, progress), suffix));
   };
@@ -327,12 +325,12 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   } catch (const Interrupted&) {
     return Outcome::kInterrupted;
   } catch (const Error& error) {
-    // A metric of the calling program has waited for something that a request to stop has ended.
+    // A metric of the calling program failed because the request to stop also ended something that it waited for.
     if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
     return Outcome::kInterrupted;
   }
-  // An evaluation before the first step changes neither the learning rate nor the best model, and there is no best
-  // model without --metric_for_best_model, as in Trainer. If the metric is implied, resolve_arguments() has set it.
+  // An evaluation before the first step does not affect the learning rate or the best model, as in Trainer. There is no best model if no
+  // metric for it is known. If other arguments imply the metric, resolve_arguments() has set --metric_for_best_model.
   const bool chooses_best = info.step > 0 && !arguments_.metric_for_best_model.empty();
   if (chooses_best && !metrics.contains(best_metric_name(arguments_))) return lack_metric(metrics);
   log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});
@@ -345,9 +343,9 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   return Outcome::kCompleted;
 }
 
-// The evaluation has no metric of the name that --metric_for_best_model states. The run began because a metric of the calling program
-// could have reported it. If none can any more, for example because the program that computes it has ended, the run stops as after a
-// request; otherwise the name is wrong.
+// The evaluation has no metric with the name in --metric_for_best_model. This was not checked at the start, because a metric function of
+// the calling program might report it. If this function can no longer be called, for example because the program that computes it has
+// ended, the run stops as after a request to stop. Otherwise the name is wrong.
 TrainLoop::Outcome TrainLoop::lack_metric(const MetricMap& metrics) {
   missing_metric_ = missing_metric_text(arguments_, metrics);
   const bool is_possible = std::ranges::any_of(session_.setup().metrics,
@@ -364,7 +362,7 @@ void TrainLoop::save(const StepInfo& info) {
   checkpoints_.save(info.step, control_);
 }
 
-// Returns the epoch that contains the last step, counted from the current position.
+// Returns the number of the epoch in which the run ends, counted from the current position.
 int64_t TrainLoop::last_epoch() const {
   const RunSetup& setup = session_.setup();
   const int64_t rows_per_step = batches_per_step(arguments_) * arguments_.per_device_train_batch_size;

@@ -1,6 +1,6 @@
-// The training loop: begins or resumes a run, takes its steps, evaluates, saves and ends it. StepEngine runs the
-// steps, ActionSchedule decides what follows a step, RunLog writes the log, CheckpointPolicy saves. One thread
-// drives the loop; any thread or signal handler may set the flag that stops it.
+// The training loop: begins or resumes a run, takes its steps, evaluates, saves and ends it. StepEngine runs the steps, ActionSchedule
+// decides which actions follow a step, RunLog writes the log, and CheckpointPolicy saves checkpoints. The loop is used by one thread; any
+// thread or signal handler may set the flag that stops it.
 #pragma once
 
 #include <atomic>
@@ -21,35 +21,35 @@ namespace plimsoll {
 
 class TrainLoop : private StepEngine::Client {
  public:
-  // A flag that stops the run: once it is true, the loop finishes and saves the current step, and the run ends with
-  // `interrupted`. Null: no flag.
+  // A flag that requests the run to stop: once it is true, the loop finishes and saves the current step, and the run ends with
+  // `interrupted`. May be null.
   using StopFlag = const std::atomic<bool>*;
 
-  // `session` must be allocated before run(); the session and the flag have to outlive the loop.
+  // Requires: `session` is allocated before run(); the session and the flag outlive the loop.
   TrainLoop(Session& session, Callbacks callbacks, StopFlag stop = nullptr);
 
-  // Called once it is certain that the run starts, before its first step, with lines to print: the checkpoint that the run
-  // resumes from, which ones were skipped and why, which arguments changed.
+  // Called once it is certain that the run starts, before its first step. Receives lines to print: from which checkpoint the run resumes,
+  // which ones were skipped and why, and which arguments changed.
   using OnBegin = std::function<void(const std::vector<std::string>& lines)>;
 
-  // Locks the output folder until it returns or throws. Begins with states of zero or, if --resume_from_checkpoint is
-  // set, resumes from the newest undamaged checkpoint ("True") or from the named one. Trains to the end, or until it is stopped.
-  // Called once per loop. Errors: kUsage if another process trains into the folder, or if it contains checkpoints of another run
-  // that this run could write over; kBadData if a named checkpoint is damaged or belongs to another model. After these errors the
-  // session is unchanged, except that it is released if the fault was found while tensors were read. Errors after on_begin:
-  // kNotFinite, kDevice, kBadData; saved checkpoints stay.
+  // Locks the output folder until it returns or throws. Begins with optimizer states of zero or, if --resume_from_checkpoint is set,
+  // resumes from the newest undamaged checkpoint ("True") or from the named one. Trains to the end, or until it is stopped. Called once
+  // per loop. Errors: kUsage if another process trains into the same folder, or if the folder contains checkpoints of another run that
+  // this run could overwrite; kBadData if a named checkpoint is damaged or belongs to another model. After these errors the session is
+  // unchanged, except that its memory is released if the error occurred while tensors were read. Errors after on_begin: kNotFinite,
+  // kDevice, kBadData; saved checkpoints stay.
   TrainOutput run(const OnBegin& on_begin = {});
 
-  // Returns true if the run resumes from the checkpoint of its end, so that run() has nothing to train. Known from
-  // the call of on_begin on.
+  // Returns true if the checkpoint from which the run resumes is that of its last step, so that run() has nothing to train. Valid after
+  // on_begin was called.
   bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
 
-  // Returns the number of steps of the run whose update was enqueued on the device, including the last one if an
-  // error prevented it from being counted.
+  // Returns the number of steps of the run whose update was enqueued on the device. If an error prevented the last of them from being
+  // completed, it is included.
   int64_t num_enqueued_steps() const { return state_.step + (engine_.has_pending_step() ? 1 : 0); }
 
-  // Returns lines to print after run(). If the run was stopped early, or was to end with its best weights, they state the step
-  // whose weights the model has now.
+  // Returns lines to print after run(). If the run was stopped early, or is configured to end with its best weights, they state the step
+  // from which the model's weights come.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
   int64_t tokens_seen() const { return state_.totals.tokens; }
@@ -61,17 +61,17 @@ class TrainLoop : private StepEngine::Client {
  private:
   enum class Outcome : uint8_t { kCompleted, kInterrupted, kLacksMetric };
 
-  // StepEngine::Client
+  // Implements StepEngine::Client.
   double learning_rate(int64_t num_updates) override;
   bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) override;
   StepEngine::AfterStep on_step(const FinishedStep& step) override;
 
-  // The beginning of a run.
+  // Functions that run at the beginning of training.
   std::vector<std::string> begin();
   void resume_from(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
   void restore(const OpenCheckpoint& checkpoint);
 
-  // The steps of a run.
+  // Functions that run during and between steps.
   void run_steps();
   void run_step();
   StepEngine::AfterStep finish_step(const StepInfo& info);
@@ -85,7 +85,7 @@ class TrainLoop : private StepEngine::Client {
   void explain_failure(const Work& work);
   int64_t last_epoch() const;
 
-  // The end of a run.
+  // Functions that run at the end of training.
   TrainOutput finish_completed_run();
   void choose_final_weights();
   void complete_output(TrainOutput& output) const;
@@ -107,9 +107,9 @@ class TrainLoop : private StepEngine::Client {
   RunLog log_;
   CheckpointPolicy checkpoints_;
   StepEngine engine_;
-  std::string missing_metric_;  // the message of Outcome::kLacksMetric
-  bool interrupted_ = false;    // the run ended because a stop was requested
-  double seconds_before_ = 0;   // the time of training in earlier sessions of the run
+  std::string missing_metric_;  // error message for Outcome::kLacksMetric
+  bool interrupted_ = false;    // true if the run ended because a stop was requested
+  double seconds_before_ = 0;   // seconds of training before this process resumed the run
   std::vector<std::string> closing_lines_;
 };
 

@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns two normal numbers from two 32-bit numbers (Box and Muller, 1958).
+// Returns two normally distributed numbers, computed from two 32-bit random numbers (Box and Muller, 1958).
 std::pair<double, double> normal_pair(uint32_t a, uint32_t b) {
   const double u = (static_cast<double>(a) + 0.5) / 4294967296.0;
   const double v = static_cast<double>(b) / 4294967296.0;
@@ -21,8 +21,8 @@ std::pair<double, double> normal_pair(uint32_t a, uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Fills elements first .. first + count - 1 of a tensor with normal numbers; `first` is a multiple of 4. Runs on all
-// threads: a number depends on its index alone.
+// Fills elements first .. first + count - 1 of a tensor with normally distributed numbers; `first` is a multiple of 4. Threads share the
+// work, because each number depends only on its index.
 void fill_normal(const View& view, int64_t first, int64_t count, const RandomSite& where, double deviation) {
   constexpr int64_t kChunk = 4096;
   parallel_for((count + kChunk - 1) / kChunk, [&](int64_t chunk, int /*thread*/) {
@@ -49,8 +49,8 @@ double normal_quantile(double y) {
   return std::numbers::sqrt2 * z;
 }
 
-// Fills the elements with normal numbers under the condition that they are at most `cutoff` standard deviations from 0, by
-// the inverse of the distribution function. Runs on all threads: a number depends on its index alone.
+// Fills the elements with numbers from a normal distribution that is truncated at `cutoff` standard deviations, by the inverse of the
+// distribution function. Threads share the work, because each number depends only on its index.
 void fill_truncated_normal(const View& view, int64_t first, int64_t count, const RandomSite& where,
                            double deviation, double cutoff) {
   constexpr int64_t kChunk = 4096;
@@ -64,7 +64,7 @@ void fill_truncated_normal(const View& view, int64_t first, int64_t count, const
   });
 }
 
-// Fills the elements with normal numbers as the spec says.
+// Fills the elements with normally distributed numbers, truncated or not as the spec of the weight requires.
 void fill_normal_of(const WeightSpec& spec, const View& view, int64_t first, int64_t count,
                     const RandomSite& where, double range) {
   const double deviation = spec.deviation.value_or(range) * spec.normal_scale;
@@ -72,7 +72,7 @@ void fill_normal_of(const WeightSpec& spec, const View& view, int64_t first, int
   fill_normal(view, first, count, where, deviation);
 }
 
-// Fills the elements with numbers that are uniform between -bound and bound.
+// Fills the elements with numbers that are uniformly distributed between -bound and bound.
 void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSite& where, double bound) {
   for (int64_t i = 0; i < count; ++i) {
     const double u =
@@ -81,7 +81,8 @@ void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSi
   }
 }
 
-// Initialises a quantized weight, part by part, with the numbers that an unquantized weight would get.
+// Initialises a quantized weight, one part of a fused weight after the other, with the numbers that an unquantized weight would get, and
+// quantizes them.
 void initialise_quantized(Executor& executor, const WeightSpec& spec, const RandomSite& where, double range) {
   for (size_t i = 0; i < spec.parts.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(spec.parts[i].num_rows * spec.shape[1]));
@@ -123,7 +124,7 @@ void initialise_weights(Executor& executor, uint64_t seed, double range, const M
                         WeightsFrom from) {
   for (const WeightSpec& spec : executor.plan().weights) {
     if (folder != nullptr && is_loaded(spec, *folder, from)) continue;
-    // Skips a weight that belongs to another stage of the pipeline.
+    // Skips a weight that belongs to another pipeline stage.
     if (executor.plan().is_pipelined() && !executor.plan().has_tensor(spec.name)) continue;
     initialise(executor, spec, seed, range);
   }

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 namespace {
 
-// Returns true if the weight is to be loaded from the model's folder, and not from the adapter.
+// Returns true if the weight is to be loaded from the model's folder and not from the adapter.
 bool comes_from_model(const WeightSpec& spec, WeightsFrom from) {
   return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
 }
@@ -23,7 +23,7 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
-  // Skips a tensor that belongs to another stage of the pipeline.
+  // Skips a tensor that belongs to another pipeline stage.
   if (executor.plan().is_pipelined() && !executor.plan().has_tensor(name)) return;
   const DType dtype = executor.plan().type_of(name).dtype;
   const int64_t rows = tensor.num_rows();
@@ -79,7 +79,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                            .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
-    // Does not report weights of the base as unused if the adapter replaces them.
+    // Weights of the base are not reported as unused if the adapter replaces them.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
     std::erase_if(report.unused, [&](const std::string& name) {

@@ -15,75 +15,73 @@
 
 namespace plimsoll {
 
-// The source of weights: the model's folder alone, or the folder and an adapter that is loaded afterwards.
+// The source of weights: the model's folder alone, or the folder followed by an adapter.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 
-// Number of elements that weight transfers hold in the host's memory at a time.
+// Number of elements that are kept in host memory at a time while weights are transferred.
 inline constexpr int64_t kPieceElements = int64_t{1} << 18;
 
-// Loads the weights that a model's folder has; the others keep their values. The report uses Hugging Face's words.
-// Errors: kBadData, see ModelFolder::load.
+// Loads the weights that a model's folder contains; all others keep their values. Returns a report in Hugging Face's words. Errors:
+// kBadData, see ModelFolder::load.
 LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
 // Returns true if load_weights() fills the whole weight from this folder.
 bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom from);
 
-// Loads the content of a checkpoint of this run: the model, or its adapter. Errors: kBadData.
+// Loads the contents of a checkpoint of this run: the model, or its adapter. Errors: kBadData.
 void load_saved(Executor& executor, const ModelFolder& folder);
 
-// Loads a stored tensor into the rows of a persistent buffer, starting with `first_row`.
+// Loads a stored tensor into rows of a persistent buffer, starting at `first_row`.
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor);
 
-// Returns the tensors of the weights that `is_wanted` selects, under their names on disk with a prefix. Valid while
-// the executor lives.
+// Returns the tensors of the weights that `is_wanted` selects, under their names on disk with a prefix. Valid while the executor exists.
 std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
                                          const std::function<bool(const WeightSpec&)>& is_wanted);
 
 // Loads LoRA adapters and checks that they fit the base model.
 
-// Loads an adapter and the modules that were saved with it. Errors: kBadData naming the tensor, and both shapes if it
-// does not fit this base model.
+// Loads an adapter and the modules that were saved with it. Errors: kBadData, naming the tensor and, if it does not fit this base model,
+// both shapes.
 void load_adapter(Executor& executor, const ModelFolder& folder);
 
-// Initialises those weights of a model that no file provides. Free functions; not thread-safe with respect to one executor.
+// Initialises the weights of a model that no file provides. Free functions; not thread-safe with respect to one executor.
 
-// Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
-// specs say: all of them, or those that load_weights() from `folder` does not fill. The same seed gives a weight the
-// same numbers on every machine: Philox generates them, and Box and Muller's method makes them normal, or the inverse of the
-// distribution function if the spec cuts the distribution off.
+// Fills weights with numbers from a normal distribution (mean 0, standard deviation `range`), zeros or ones, as their specs state. Fills
+// all weights, or those that load_weights() from `folder` does not fill. The same seed gives a weight the same numbers on every machine:
+// the random generator is Philox, and the numbers are made normal by Box and Muller's method, or by the inverse of the distribution
+// function if the spec truncates the distribution.
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
-// Computes the base weights of an adapter whose initialisation changed them (change_base() in models/lora.h). Free
+// Computes the changed base weights for adapters whose initialisation modifies the base model (change_base() in models/lora.h). Free
 // functions; not thread-safe with respect to one executor.
 
-// Returns a stored matrix of the base as the adapter's initialisation left it; the stored numbers if it left them
-// unchanged. Requires: check_base_change() accepted the adapter. Errors: kBadData if a number of a matrix that changes
-// is not finite.
+// Returns a matrix of the base model after the adapter's initialisation has changed it, or the stored matrix if the initialisation does
+// not change it. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix contains a number that is not
+// finite.
 std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config);
 
-// Writes the weights of the base that the adapter's initialisation changed into the buffers of a plan with this adapter, rounded once to
-// the type of the buffers. Does nothing for adapters whose initialisation leaves the base as it is. Requires: the base is not quantized;
-// its weights are loaded. Errors: as read_changed_base(). Cost: see change_base(); the weights are divided among the threads, at most 8
-// of which hold a matrix in double precision at a time.
+// Applies the adapter's initialisation to the base weights in the buffers of a plan. The changed weights are rounded once to the type of
+// the buffers. Does nothing for adapters whose initialisation does not change the base. Requires: the base is not quantized; its weights
+// are loaded. Errors: as read_changed_base(). Cost: see change_base(); the weights are divided among the threads, at most 8 of which hold
+// a matrix in double precision at a time.
 void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
-// The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide among them appears as one
-// complete tensor: while it is read, each rank sends its slice to the others, so every rank has to read the same tensors in the
-// same order.
+// The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide appears as one complete tensor. While it
+// is read, each rank sends its slice to the others, so all ranks have to read the same tensors in the same order.
 
-// Appends a tensor under each further name that a saved file has for this part of a weight.
+// If a saved file contains this part of a weight under several names, appends a tensor for each further name.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
 
-// Returns the weights by their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A
-// weight that is fused here is several tensors, each with some of its rows. Valid while the executor lives.
+// Returns the weights under their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A weight that is
+// fused in memory is returned as several tensors, each with some of its rows. Valid while the executor exists.
 std::vector<TensorSource> weight_tensors(Executor& executor);
-// Returns the optimizer's states by their names in the plan. Valid while the executor lives.
+// Returns the optimizer's states under their names in the plan. Valid while the executor exists.
 std::vector<TensorSource> state_tensors(Executor& executor);
 
-// Returns why an adapter may lack a tensor of this name, and what to do.
+// Returns a sentence that explains why an adapter may lack a tensor of this name, and what to do.
 std::string describe_missing_tensor(std::string_view name);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// A model whose logits are a function of the last two tokens, as in fixtures/make_generation.py, for tests of searches without a
-// network. Thread-safe: pure functions.
+// A model whose logits are a function of the last two tokens only, so that tests of search algorithms need no neural network.
+// fixtures/make_generation.py uses the same function. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The finalizer of MurmurHash3.
+// The finalizer of MurmurHash3, which mixes the bits of a number.
 constexpr uint32_t mixed_bits(uint32_t x) {
   x ^= x >> 16;
   x *= 0x85ebca6bu;
@@ -17,7 +17,7 @@ constexpr uint32_t mixed_bits(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-// Returns the V logits after tokens a, b: numbers of 24 bits over 2^21, which fp32 holds exactly.
+// Returns the V logits after the tokens a and b: 24-bit numbers divided by 2^21, which fp32 represents exactly.
 inline std::vector<float> table_row(uint32_t salt, int32_t a, int32_t b, int64_t vocab) {
   const uint32_t base =
       mixed_bits(mixed_bits(salt) ^ static_cast<uint32_t>(a)) ^ (static_cast<uint32_t>(b) * 0x9e3779b1u);

@@ -1,5 +1,5 @@
-// Parts of the anatomy of a plan: memory by module, bytes per parameter, saved and recomputed values, and advice on widths. Pure
-// functions; thread-safe. memory.h has the memory by category and operations.h the operations by group.
+// Breaks a plan down into tables and advice: memory by module, bytes per parameter, values that are saved and recomputed, and advice on
+// layer widths. memory.h breaks memory down by purpose, and operations.h the operations by group. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,58 +11,59 @@
 
 namespace plimsoll {
 
-// Memory by module of the model: weights, states, gradients and saved activations. Pure; thread-safe.
+// Memory by module of the model: weights, optimizer states, gradients and saved activations. Pure; thread-safe.
 //
-// Invariants: weights, states and staging add up over the modules to the persistent buffers of the plan. A field *_at_most is the highest
-// sum of a module at any op of the step; these fields do not add up to a peak of the plan, because modules peak at different ops.
+// Invariants: the fields weight_bytes, state_bytes and staging_bytes, summed over the modules, are the persistent buffers of the plan. A
+// field *_at_most is the largest number of live bytes of the module at any op of the step. The sum of such a field over the modules is
+// not a peak of the plan, because modules peak at different ops.
 
 struct ModuleMemory {
-  std::string module = {};  // as the graph names it; "" for values that belong to no module
+  std::string module = {};  // name of the module in the graph; "" for values that belong to no module
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;
   int64_t state_bytes = 0;
   int64_t staging_bytes = 0;
   int64_t gradient_bytes_at_most = 0;
   int64_t saved_bytes_at_most = 0;
-  int64_t temporary_bytes_at_most = 0;  // includes the scratch memory of kernels
+  int64_t temporary_bytes_at_most = 0;  // Temporary buffers, including the scratch memory of kernels.
 };
 
-// Returns the modules in the order in which the model uses them. Cost: linear in buffers, plus a sort.
+// Returns the modules in the order in which the model uses them. Cost: linear in the number of buffers, plus a sort.
 std::vector<ModuleMemory> module_memory(const Plan& plan);
 
-// Bytes per parameter: the figures of the plan, the rules of thumb that people quote, and the reasons for the differences. Pure;
-// thread-safe.
+// Compares the bytes per parameter of a plan with common rules of thumb, and explains the differences. Pure; thread-safe.
 
 // A rule of thumb for bytes per parameter. No such rule counts activations, temporary buffers or the memory outside the arena.
 struct QuotedFormula {
-  std::string name = {};     // "AdamW in fp32"
-  std::string made_of = {};  // "4 weights + 4 gradients + 8 moments"
+  std::string name = {};     // for example "AdamW in fp32"
+  std::string made_of = {};  // for example "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
-  int64_t bytes = 0;     // bytes by the formula for this model
-  bool applies = false;  // true for the formula that people would use for this plan
+  int64_t bytes = 0;     // bytes that the rule gives for this model
+  bool applies = false;  // true for the rule that people would use for this plan
 };
 
 struct ParameterBytes {
   int64_t num_parameters = 0;
-  // Bytes per parameter of the plan at its peak.
+  // Bytes per parameter that the plan needs at its peak, by kind of value.
   double weights = 0;
   double states = 0;
   double gradients = 0;
   double sum() const { return weights + states + gradients; }
-  double activations = 0;  // saved, temporary and gaps at the peak
+  double activations = 0;  // saved and temporary values, and gaps between buffers
   std::vector<QuotedFormula> quoted = {};
-  std::string difference = {};  // one or more sentences that compare the formula that applies with this plan
+  // explains in one or more sentences why the plan differs from the rule of thumb that applies
+  std::string difference = {};
 };
 
 ParameterBytes parameter_bytes(const Plan& plan);
 
-// The values that the forward pass keeps for the backward pass. Pure; thread-safe.
+// Lists the values that the forward pass keeps for the backward pass. Pure; thread-safe.
 
-// Saved values that differ only in the number of their layer.
+// Saved values that have the same name in different layers, apart from the number of the layer.
 struct SavedKind {
-  std::string values = {};    // "encoder.layer.*.attention.context"
+  std::string values = {};    // their name with * for the layer number: "encoder.layer.*.attention.context"
   std::string producer = {};  // the op that computes the values
-  std::string type = {};      // "f32[T,1024]"
+  std::string type = {};      // element type and shape: "f32[T,1024]" for T tokens
   int64_t count = 0;
   int64_t bytes = 0;
 };
@@ -71,47 +72,51 @@ struct SavedKind {
 // saved bytes of that phase. Empty for a plan that does not train.
 std::vector<SavedKind> saved_kinds(const Plan& plan);
 
-// The values that the backward pass recomputes, by block of the model: bytes kept, bytes recomputed, and
-// the cost. Pure; thread-safe. Times are the estimates of operations.h.
+// Lists, for each block of the model, the bytes that are kept for the backward pass, the bytes that it recomputes instead, and the time
+// of recomputation, as estimated by operations.h. Pure; thread-safe.
 
 struct Recomputation {
-  std::string block = {};   // "encoder.layer.3"; the module for values outside of blocks
-  int64_t kept_bytes = 0;   // saved for the backward pass, per micro-batch
-  int64_t again_bytes = 0;  // recomputed values
-  double flops = 0;         // FLOPs per step
+  // for example "encoder.layer.3"; for values outside of blocks, the name of their module
+  std::string block = {};
+  int64_t kept_bytes = 0;   // bytes of values saved for the backward pass, per micro-batch
+  int64_t again_bytes = 0;  // bytes of values that the backward pass recomputes
+  double flops = 0;         // floating-point operations of recomputation per step
   double ms = 0;
-  std::map<std::string, int> ops = {};  // number of times that each op runs again per micro-batch
+  // for each kind of op, how often recomputation runs it per micro-batch
+  std::map<std::string, int> ops = {};
 };
 
-// Returns blocks in the order of the forward pass, without blocks that neither keep nor recompute values.
-// Empty for a plan that does not train.
+// Returns the blocks in the order of the forward pass, except blocks that neither keep nor recompute values. Returns none for a plan that
+// does not train.
 std::vector<Recomputation> recomputation(const Plan& plan);
 
-// Finds widths of a model with which tensor cores are slow, and predicts the gain of wider ones. This is the usual advice on multiples of 8
-// and 64, together with its effect. Pure functions of the plan; thread-safe.
+// Finds widths of a model (such as the hidden size) with which tensor cores are slow, and predicts how much faster a slightly wider model
+// would be. Multiples of 8 and 64 are the usual advice. Pure functions of the plan; thread-safe.
 
 struct WidthAdvice {
-  std::string name = {};     // the name in config.json
-  std::string numbers = {};  // the type of the numbers that tensor cores multiply: "bf16"
+  std::string name = {};     // name of the width in config.json, such as "hidden_size"
+  std::string numbers = {};  // type of the numbers that tensor cores multiply, such as "bf16"
   int64_t width = 0;
   int64_t multiple =
-      0;  // the number that the width is not a multiple of: 8 or 64 in 16 bits, 4 or 32 in tf32
+      0;  // The width should be a multiple of this number: 8 or 64 for 16-bit types, 4 or 32 for tf32.
   int64_t better =
-      0;  // a larger width: a multiple of the GPU's preferred number, or of a smaller number if that gains more
-  double gain = 1.0;  // predicted time of a step divided by the predicted time with the better width
+      // The proposed larger width: a multiple of the number that the GPU prefers, or of a smaller number if that is predicted to be
+      // faster.
+      0;
+  double gain = 1.0;  // speedup: predicted step time now, divided by that with the proposed width
 };
 
-// Returns an empty list on a CPU, for matrix products in fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of 64
-// (32 in tf32) are advised on GPUs of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain. Cost:
-// one or two plans for each width that is not a multiple yet.
+// Returns an empty list on a CPU, for matrix products in fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of
+// 64 (32 in tf32) are advised on GPUs of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain.
+// Cost: one or two plans for each width that is not such a multiple.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
-// Checks the number of sequences of a batch, and their length if all have the same length. If matrix products use 16-bit or tf32 numbers,
-// and the number or the length is not a multiple of 8, returns a sentence that explains why this is no disadvantage in Plimsoll. Returns ""
+// Explains batch sizes that are not a multiple of 8. If matrix products use 16-bit or tf32 numbers, and the number of sequences of a
+// batch or their common length is not a multiple of 8, returns a sentence that says why this is no disadvantage in Plimsoll. Returns ""
 // otherwise.
 std::string describe_batch_shape(const PlanRequest& request);
 
-// Returns the advice as one line of text.
+// Returns the advice about a width as one line of text.
 std::string format_advice(const WidthAdvice& advice);
 
 }  // namespace plimsoll

@@ -13,7 +13,8 @@ namespace {
 
 int64_t most_staging_bytes(const ProgramPlan& program) {
   const Graph& graph = program.graph;
-  std::vector<bool> is_staging(graph.values().size(), false);  // for each root value
+  // indexed by root value: the value that owns the memory
+  std::vector<bool> is_staging(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
     if (!reads_disk(graph, op)) continue;
     for (const ValueId id : op.outputs) is_staging[index_of(root_of(graph, id))] = true;
@@ -38,7 +39,7 @@ DiskUse disk_use(const Plan& plan) {
   for (const Op& op : train.graph.ops()) {
     const bool reads = reads_disk(train.graph, op);
     if (!reads && !writes_disk(train.graph, op)) continue;
-    // A copy moves the bytes of the operand on the device, which may be a slice of the value on the disk.
+    // A copy transfers only its operand, which may be a slice of the value that is stored on the disk.
     int64_t bytes = 0;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       bytes += train.graph.value(reads ? op.outputs[i] : op.inputs[i]).bytes(train.bucket);

@@ -1,5 +1,5 @@
-// The anatomy of a plan that generates texts: its KV cache by token, page and sequence, what a run of the model reads, and the estimated
-// speed. Pure functions; thread-safe. All require that the plan generates texts.
+// Describes a plan that generates texts: the size of its KV cache, the bytes that one run of the model reads, and the estimated speed.
+// All functions require that the plan generates texts. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,39 @@
 
 namespace plimsoll {
 
-// The KV cache. The arena has room for all pages, which is the worst case: no way of generating the texts can hold more pages at once.
+// The size of the KV cache. The arena reserves memory for the largest number of pages that the generation can ever use at the same time.
 struct CacheAnatomy {
-  int64_t bytes_per_token = 0;  // the key and the value of every layer
+  int64_t bytes_per_token = 0;  // bytes of the key and the value of one token in all layers
   int64_t page_bytes = 0;
   int64_t num_pages = 0;
   SequencePages per_prompt =
-      {};  // for a longest prompt: the pages that all its sequences share, and the pages that each sequence may have separately
+      // For the longest prompt: the number of pages that all its sequences share, and the number that each sequence has in addition.
+      {};
   int64_t bytes() const { return num_pages * page_bytes; }
 };
 CacheAnatomy cache_anatomy(const Plan& plan);
 
-// The bytes that a run of the generation program with one new token per sequence reads at least: every weight once, and the
-// keys and values of the tokens to which the new ones attend. A page that several sequences share counts once per sequence, because each
-// sequence reads it separately.
+// The bytes that one decode run (one new token per sequence) reads at least: every weight once, and the cached keys and values of the
+// earlier tokens that attention reads. A page that several sequences share counts once per sequence, because attention reads it once for
+// each of them.
 struct DecodeReads {
-  int64_t weight_bytes = 0;                          // without tables of which a run reads single rows
-  std::map<int64_t, int64_t> cache_bytes_per_token;  // the key is the window of attention, or 0
+  int64_t weight_bytes = 0;  // excludes embedding tables, of which a run reads only single rows
+  // The bytes that attention reads per cached token. The key of the map is the attention window of the layers concerned, or 0 for layers
+  // without a window.
+  std::map<int64_t, int64_t> cache_bytes_per_token;
 
-  // Returns the bytes of the cache that the new token of a sequence of this length reads.
+  // Returns the bytes of the KV cache that are read to compute the new token of a sequence of this length.
   int64_t cache_bytes(int64_t length) const;
 };
-// Requires: the plan generates texts.
 DecodeReads decode_reads(const Plan& plan);
 
-// Estimated times, from the same rates as operations_anatomy(). A decode run processes one new token per sequence; its time is estimated at
-// the point where half of the new tokens exist. It includes the copy of the logits to the host, but not the selection of tokens there.
+// Estimated times of text generation, from the same rates as operations_anatomy(). A decode run processes one new token per sequence; its
+// time is estimated for the middle of the generation, when half of the new tokens exist. It includes the copy of the logits to the host,
+// but not the selection of tokens on the host.
 struct GenerationEstimate {
-  double prefill_ms = 0;  // duration of the largest prefill
+  double prefill_ms = 0;  // time of the longest prefill (the run that reads the prompts)
   double decode_run_ms = 0;
-  // New tokens of returned texts per second of decode runs.
+  // Tokens of the returned texts, divided by the time of the decode runs that generate them.
   double new_tokens_per_s = 0;
 };
 GenerationEstimate generation_estimate(const Plan& plan);

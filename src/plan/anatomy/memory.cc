@@ -22,7 +22,7 @@ PurposeBytes persistent_bytes(const Plan& plan) {
   return sums;
 }
 
-// Returns the bytes of the transient buffers by purpose, for each op while it runs.
+// For each op of a program, returns the bytes of transient buffers that are live while it runs, by purpose.
 std::vector<PurposeBytes> transient_by_op(const ProgramPlan& program) {
   std::vector<PurposeBytes> change(program.graph.ops().size() + 1);
   for (const TransientBuffer& buffer : program.buffers) {
@@ -53,7 +53,7 @@ PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int
           .live_bytes = live};
 }
 
-// Completes the figures of a phase: computes the sums from the bytes by purpose and the gaps.
+// Fills in the sums of a phase from its bytes by purpose and its gaps.
 PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;
@@ -85,7 +85,7 @@ PhaseMemory program_phase(const Plan& plan, const ProgramPlan& program, Phase ph
   return finished(plan, column);
 }
 
-// Returns a text such as "captured programs (27 graphs of training, 4 of evaluation)".
+// Returns the description of captured CUDA graphs, such as "captured programs (27 graphs of training, 4 of evaluation)".
 std::string describe_captured(const GpuConstant& constant) {
   std::string counts;
   const auto add = [&](const CapturedGraphs& graphs, const char* program) {
@@ -124,7 +124,8 @@ std::set<DType> gradient_dtypes(const ProgramPlan& train) {
   for (const Op& op : train.graph.ops()) {
     if (op.def != &global_norm_op()) continue;
     for (ValueId id : op.inputs) {
-      // The norm also reads the loss, to check that it is finite. The loss is an output and not a gradient.
+      // The op that computes the global norm also reads the loss, to check that it is finite. The loss is not a gradient, so it is
+      // skipped.
       const Value& value = train.graph.value(id);
       if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
     }
@@ -174,7 +175,7 @@ const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
   return it == peaks.end() ? nullptr : &*it;
 }
 
-// Returns the name of the mechanism through which the GPUs of a run exchange data.
+// Returns the name of the mechanism (such as NCCL) through which the GPUs of a run exchange data.
 static std::string_view describe_exchanges(const RankOptions& ranks) {
   const bool maps = ranks.maps_any_peers();
   const bool uses_nccl = (ranks.data_size() > 1 && !ranks.maps_peers) ||

@@ -11,11 +11,11 @@
 namespace plimsoll {
 namespace {
 
-// The modules of a plan by name, in the order of their first mention.
+// The modules of a plan by name, in the order in which its programs first use them.
 class ModuleList {
  public:
   ModuleMemory& operator[](const std::string& name) { return rows_[place_of(name)]; }
-  // Adds the modules of a program's ops.
+  // Adds the modules to which the ops of a program belong.
   void add(const Graph& graph) {
     std::vector<bool> is_added(graph.modules().size(), false);
     for (const Op& op : graph.ops()) {
@@ -46,7 +46,7 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
     module_of_weight[weight] = &plan.buffer(parts.high).module;
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space != Space::kDevice) continue;
-    // A state is named after its weight, "adamw.m/NAME", and belongs to the weight's module.
+    // A state is called "adamw.m/NAME" for the weight NAME, and belongs to the module of this weight.
     const auto weight =
         module_of_weight.find(std::string_view(buffer.name).substr(buffer.name.find('/') + 1));
     ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : *weight->second];
@@ -70,14 +70,16 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
   }
 }
 
-// A change of the live bytes: the bytes of a buffer are added at its first op and subtracted after its last op.
+// A change of the number of live bytes at one position of the program: a buffer's bytes are added at its first op and subtracted after
+// its last op.
 struct Change {
   uint32_t position = 0;
   int64_t bytes = 0;
 };
 
 int64_t highest_sum(std::vector<Change>& changes) {
-  // At one position, buffers that end come before buffers that begin, because they ended after the previous op.
+  // If one buffer ends and another one begins at the same position, the ending one is subtracted first, because it was no longer live at
+  // this op.
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.position != b.position ? a.position < b.position : a.bytes < b.bytes;
   });
@@ -89,7 +91,7 @@ int64_t highest_sum(std::vector<Change>& changes) {
 
 void add_transient(const ProgramPlan& program, ModuleList& modules) {
   std::map<std::pair<std::string_view, Purpose>, std::vector<Change>> by_name;
-  // For each module and purpose: a pointer to its list in the map, null until the list exists.
+  // For each module and purpose, the list of changes of its live bytes; null until there is a change.
   std::vector<std::array<std::vector<Change>*, kNumPurposes>> lists(program.graph.modules().size());
   for (const TransientBuffer& buffer : program.buffers) {
     const ModuleId module = buffer.root == kNoValue ? program.graph.ops()[buffer.op].module
@@ -117,7 +119,7 @@ void add_transient(const ProgramPlan& program, ModuleList& modules) {
 std::vector<ModuleMemory> module_memory(const Plan& plan) {
   ModuleList modules;
   for (const ProgramPlan& program : plan.programs) {
-    // Adds the modules of the training program first, so that the table has the order of the forward pass.
+    // The training program goes first, so that the table lists modules in the order of its forward pass.
     modules.add(program.graph);
     break;
   }

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of an OpEstimate. Copying the names of all ops takes longer than computing these numbers.
+// The numbers of an OpEstimate without its names. Copying the names of all ops would take longer than computing the numbers.
 struct OpFigures {
   double flops = 0;
   double bytes = 0;
@@ -24,7 +24,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  // Computes the figures once per kind of op, because all ops of a kind have the same figures.
+  // The numbers are computed once per kind of op, because they are equal for all ops of a kind.
   std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;
@@ -116,7 +116,7 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (const Op& op : program.graph.ops()) {
     if (op.segment == Segment::kOptimizer || schema_of(op).group() != OpGroup::kContraction) continue;
-    // The recompute pass adds ".again" to the names of recomputed values.
+    // The recompute pass names a recomputed value after the original, with ".again" at the end.
     if (program.graph.value(op.outputs[0]).name.find(".again") != std::string::npos) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
@@ -156,7 +156,7 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  // All ranks of a run work at the same time, and the ranks of a tensor-parallel group work on the same batches.
+  // All ranks of a run work at the same time. Ranks of a tensor-parallel group work on the same batches, so only one of them is counted.
   const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
   if (plan.is_pipelined() && plan.trains()) {
     anatomy.pipeline_ms = simulate_step(plan.stages, request.batches.accumulation_steps).step_ms +

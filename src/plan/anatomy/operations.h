@@ -1,10 +1,10 @@
 // The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a
 // step, by group and by segment. Pure; thread-safe.
 //
-// Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and
-// hardware/gpu_efficiency.h: the time of an op is the longer of the times of its arithmetic and of its memory traffic. Copies between a GPU
-// and the host overlap with other ops; the time of a copy is the time for which other ops wait for it. Ops and bytes are those of the
-// largest bucket with a real token in every row.
+// Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and hardware/gpu_efficiency.h: the time of
+// an op is the longer of the times of its arithmetic and of its memory traffic. Copies between a GPU and the host overlap with other ops;
+// the time of a copy is the time for which other ops wait for it. Operations and bytes are those of a batch that fills the largest bucket
+// completely.
 #pragma once
 
 #include <array>
@@ -22,17 +22,17 @@ constexpr size_t index_of(OpGroup group) {
   return static_cast<size_t>(group);
 }
 
-// One op of a program. Ops are in the order of the schedule.
+// The estimate for one op of a program. Estimates are in the order in which the ops run.
 struct OpEstimate {
-  std::string op = {};      // "matmul"
-  std::string output = {};  // the name of its first output
+  std::string op = {};      // kind of the op, such as "matmul"
+  std::string output = {};  // name of the op's first output
   std::string module = {};
-  std::string kernel = {};  // the implementation that the plan chose
+  std::string kernel = {};  // kernel that the plan chose
   OpGroup group = OpGroup::kElementWise;
   Segment segment = Segment::kForward;
-  double flops = 0;  // FLOPs per run of the op
+  double flops = 0;  // floating-point operations per run of the op
   double bytes = 0;
-  double ms = 0;  // estimated
+  double ms = 0;  // estimated time
   int64_t runs_per_step = 1;
 };
 std::vector<OpEstimate> estimate_ops(const Plan& plan, const ProgramPlan& program);
@@ -44,29 +44,28 @@ struct OpTotals {
   OpTotals& operator+=(const OpTotals& other);
 };
 
-// Sums over a whole step: forward and backward of every micro-batch, and one run of the optimizer. For a
-// plan that does not train: over one batch of evaluation.
+// Sums over a whole optimizer step: forward and backward passes of every micro-batch, and one run of the optimizer. For a plan that does
+// not train, sums over one batch of evaluation.
 struct OperationsAnatomy {
   std::array<std::array<OpTotals, kNumSegments>, kNumOpGroups> by_group{};
   OpTotals group(OpGroup group) const;
   OpTotals segment(Segment segment) const;
   OpTotals total() const;
-  // The time of a step of a pipeline, whose stages wait for each other, and of its update; 0 without a pipeline.
+  // With pipeline parallelism: the time of a step including its update and the waits of stages for each other. Otherwise 0.
   double pipeline_ms = 0;
-  int64_t samples = 0;  // sequences per step
+  int64_t samples = 0;  // number of sequences per step
   int64_t tokens = 0;
   double samples_per_s() const;
-  std::string rates = {};  // the source of the rates, as text
+  std::string rates = {};  // describes where the rates come from, for reports
 };
 OperationsAnatomy operations_anatomy(const Plan& plan);
 
-// Returns the floating-point operations of the contractions of one forward and backward pass in this
-// bucket, without those that the backward pass recomputes. This is the numerator of model FLOPs utilization
-// (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
+// Returns the floating-point operations of the matrix products and attention of one forward and backward pass in this bucket, without
+// recomputation. This is the numerator of model FLOPs utilization (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
 double model_flops(const ProgramPlan& program, const Bucket& bucket);
 
-// Returns the peak rate of matrix products in the plan's type according to the data sheet, in 1e9 operations per second; 0 on a CPU, for
-// which there is no table.
+// Returns the peak rate of matrix products in the plan's data type, according to the data sheet of the GPU, in 1e9 operations per second.
+// Returns 0 on a CPU, for which no data sheet is stored.
 double peak_product_gflops(const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -30,7 +30,8 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
     OpTotals by_segment;
     for (int g = 0; g < kNumOpGroups; ++g) by_group += operations.group(static_cast<OpGroup>(g));
     for (int s = 0; s < kNumSegments; ++s) by_segment += operations.segment(static_cast<Segment>(s));
-    // The sums add the same terms in different orders. There are about 600 terms, and adding each one rounds by at most 2^-53 of the sum.
+    // The two sums add the same terms in different orders, so they may differ by rounding. There are about 600 terms, and adding each one
+    // rounds by at most 2^-53 of the sum.
     const double tolerance = 1e-12;
     EXPECT_NEAR(by_group.flops, by_op.flops, tolerance * by_op.flops);
     EXPECT_NEAR(by_group.bytes, by_op.bytes, tolerance * by_op.bytes);
@@ -43,9 +44,9 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
 }
 
 TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
-  // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the inputs of the first
-  // layer are embeddings, whose gradient is needed too). After the attention of the last layer, one row per
-  // sequence is computed: the one that the pooler reads.
+  // Expected FLOPs of linear layers: 2 x tokens x weights for the forward pass and twice that for the backward pass. The first layer also
+  // needs the gradient of its input, because this is the output of the embeddings. After the attention of the last layer, only one row
+  // per sequence is computed, which the pooler reads.
   const PlanRequest request = preset_request("bert-base-uncased", 8, 128);
   const Plan plan = build_plan(request);
   const double tokens = 8 * 128;
@@ -60,8 +61,8 @@ TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
   EXPECT_LT(products[index_of(Segment::kBackward)].flops, 2.2 * (linear + attention));
 }
 
-// The steps of bench/results/h200-2026-11-22.md, to which hardware/gpu_efficiency.h was fitted. Predictions for a
-// calibrated device are promised to be within 15 %.
+// Compares predicted step times with those measured in bench/results/h200-2026-11-22.md, to which the rates in hardware/gpu_efficiency.h
+// were fitted. For such a device, predictions must be within 15 %.
 TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -118,7 +119,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     RecordProperty(std::string(c.name) + std::to_string(c.sequences),
                    std::to_string(predicted / c.samples_per_s));
   }
-  // A batch of short texts, which have 53 tokens on average.
+  // Adds a case with short texts, which have 53 tokens on average.
   PlanRequest request = preset_request("bert-base-uncased", 32, 53);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -126,9 +127,9 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
-// Measured steps of the runs to whose ops hardware/cpu_efficiency.h was fitted: MiniLM-L6-H384, 4 x 512, on one
-// thread of a Zen 4. The figures are processor times, which other processes disturb least. The time of a run with one
-// step was subtracted from that of a run with five, and the difference divided by four (`bench --one_run`).
+// Measured step times to which the rates in hardware/cpu_efficiency.h were fitted: MiniLM-L6-H384, 4 sequences of 512 tokens, on one
+// thread of a Zen 4. They are processor times, which other processes disturb less than wall-clock times. The time of a run with one step
+// was subtracted from that of a run with five steps, and the difference divided by four (`bench --one_run`).
 TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -167,8 +168,8 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   }
 }
 
-// Measured on two cores with AMX of an H200's host (2026-11-23) by `train --profile` of MiniLM-L6-H384, 4 x 512, 17
-// steps, on the pair of cores that other work disturbed less.
+// Measured on two cores with AMX of the host of an H200 (2026-11-23) by `train --profile`: MiniLM-L6-H384, 4 sequences of 512 tokens, 17
+// steps. Of two pairs of cores, the one that other work disturbed less was used.
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;
@@ -179,7 +180,7 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   };
   request.precision.activation_dtype = DType::kBF16;
   EXPECT_NEAR(over(352), 1, 0.15);
-  // A calibration with measured ops corrects the estimate.
+  // Checks that a calibration (measured times of ops on this machine) corrects the estimate.
   const Plan plan = build_plan(request);
   double expected = 0;
   for (const OpEstimate& op : estimate_ops(plan, plan.programs.at(kTrainProgram)))
@@ -200,9 +201,9 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_EQ(three.tokens, 384);
 }
 
-// States that are transferred while the backward pass runs take at most a twentieth of the transient bytes. Without
-// clipping, the step becomes longer by at most a fifth of the time that the transfers take, or by a tenth of the
-// forward pass plus the time on the link, if that is more.
+// Checks the cost of offloaded optimizer states. Transfers during the backward pass may add at most a twentieth to the transient bytes.
+// Without gradient clipping, the step may become longer by at most a fifth of the transfer time, or by a tenth of the forward pass plus
+// the time on the link, whichever is more.
 TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {
@@ -220,7 +221,7 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
       EXPECT_LE(early.programs.at(kTrainProgram).transient_bytes,
                 late.programs.at(kTrainProgram).transient_bytes +
                     late.programs.at(kTrainProgram).transient_bytes / 20);
-      // If updates run in the next forward pass, the smallest states, at most a 512th of all, stay on the GPU.
+      // If updates run in the forward pass of the next step, the smallest states, at most 1/512 of all, may stay on the GPU.
       const bool is_at_use = early.programs.at(kTrainProgram).update_place->is_at_use;
       EXPECT_EQ(is_at_use, !is_large && !in_backward);
       EXPECT_LE(early.host_arena_bytes, late.host_arena_bytes);

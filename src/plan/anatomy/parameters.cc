@@ -12,8 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// A rule of thumb for the memory of one parameter, as people quote it. Six bytes of weights are a 16-bit copy and an
-// fp32 master weight.
+// A rule of thumb for the memory per parameter. Six bytes of weights stand for a 16-bit copy and an fp32 master weight.
 struct Rule {
   std::string name;
   std::string made_of;
@@ -21,12 +20,12 @@ struct Rule {
   bool train = false;
   bool mixed = false;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  int states = 0;     // number of kinds of states that the optimizer has
-  bool half = false;  // true if all weights are in 16 bits
+  int states = 0;     // number of states per parameter that the optimizer has
+  bool half = false;  // true if all weights are stored in 16 bits
 };
 
-// Returns the rules of thumb: for each variant of an optimizer one in fp32 and one in mixed precision, then those for inference
-// and for training with weights in bf16 alone. Rules for training count the gradients of all parameters.
+// Returns the rules of thumb: for each optimizer one in fp32 and one in mixed precision, then one for inference and one for training with
+// weights in bf16 alone. The rules for training count the gradients of all parameters.
 std::vector<Rule> quoted_rules() {
   std::vector<Rule> rules;
   for (const OptimizerRow& optimizer : optimizer_rows()) {
@@ -59,7 +58,7 @@ bool applies(const Rule& rule, const PlanRequest& request) {
           (rule.optimizer == request.update.optimizer.kind && rule.states == num_states(request)));
 }
 
-// Returns the bytes of gradients if all of them were live at the same time.
+// Returns the bytes of gradients that would be needed if all of them were live at the same time.
 double all_gradient_bytes(const ProgramPlan& program) {
   double sum = 0;
   for (const TransientBuffer& buffer : program.buffers) {

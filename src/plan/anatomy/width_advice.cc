@@ -11,10 +11,11 @@
 namespace plimsoll {
 namespace {
 
-// Tensor cores read rows in groups of 16 bytes. The constants are the time of a matrix product whose rows do not begin at multiples of 16
-// bytes, relative to one whose rows do. In 16 bits the relative time is 3.1 if rows begin at whole words and 5.8 otherwise: measured on an
-// H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072.
-// In tf32 the relative time is 2.5 if rows begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
+// Tensor cores read rows in groups of 16 bytes. If the rows of a matrix do not begin at multiples of 16 bytes, the matrix product takes
+// longer by these factors. In 16 bits the factor is 3.1 if rows begin at multiples of 4 bytes and 5.8 otherwise. This was measured on an
+// H200 in bf16 (cuBLASLt of CUDA 13.0) for the six products of a feed-forward layer, with 16384 tokens, hidden size 768, and widths 3066
+// and 3065 compared with 3072. In tf32 the factor is 2.5 if rows begin at multiples of 8 bytes and 2.7 otherwise, measured in the same
+// way on an H100.
 constexpr int64_t kPieceBytes = 16;
 struct Slowdown {
   double even_rows;
@@ -33,9 +34,9 @@ constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 constexpr int64_t kLineBytes = 128;
 constexpr double kTimesOfAMatrix = 1.02;
 
-// The largest distance of a better width, as a share of the width.
+// The proposed width may exceed the current one by at most this share.
 constexpr double kFurthest = 0.1;
-// Smaller gains are not reported, because the text would round them to nothing.
+// Gains below this are not reported, because the text would round them to zero.
 constexpr double kLeastGain = 0.001;
 
 bool is_tf32(const PlanRequest& request) {
@@ -43,8 +44,8 @@ bool is_tf32(const PlanRequest& request) {
          request.precision.fp32_products == Fp32Products::kTf32;
 }
 
-// Returns the bytes of a number that tensor cores multiply. Returns nothing if the plan does not use tensor cores,
-// and for tf32x3, which multiplies three numbers instead of one.
+// Returns the number of bytes per element of the matrices that tensor cores multiply. Returns nothing if the plan does not use tensor
+// cores, or computes with tf32x3, which multiplies three numbers instead of one.
 std::optional<int64_t> number_bytes(const PlanRequest& request) {
   if (request.device.kind != KernelDevice::kCuda) return std::nullopt;
   const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);
@@ -52,20 +53,20 @@ std::optional<int64_t> number_bytes(const PlanRequest& request) {
   return dtype_bytes(dtype);
 }
 
-// Returns true for GPUs that read whole lines of 128 bytes. NVIDIA's guide to matrix multiplication lists multiples of
-// 128 bytes for the A100; H100 and H200 were measured.
+// Returns true for GPUs whose cache lines of 128 bytes make such alignment worthwhile. NVIDIA's guide to matrix multiplication recommends
+// multiples of 128 bytes for the A100; H100 and H200 were measured.
 bool reads_lines(const GpuTarget& gpu) {
   return gpu.sm == 80 || gpu.sm == 90 || (gpu.sm >= 100 && gpu.sm < 110);
 }
 
-// The code below reads the factors and the result of linear_add at the operand positions of matmul.
+// linear_add has its two factors and its result at the same operand positions as matmul, so both can be read in the same way.
 static_assert(int{LinearAddOp::kX} == int{MatmulOp::kA} && int{LinearAddOp::kW} == int{MatmulOp::kB} &&
               int{LinearAddOp::kY} == int{MatmulOp::kC});
 bool is_product(const Op& op) {
   return op.def == &matmul_op() || op.def == &linear_add_op();
 }
 
-// Returns the relative time of a matrix product that follows from the row widths of its operands.
+// Returns the factor by which a matrix product takes longer because of the row widths of its matrices.
 double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& request) {
   if (!is_product(op)) return 1.0;
   double pieces = 1.0;
@@ -97,10 +98,10 @@ double step_ms(const Plan& plan) {
   return ms;
 }
 
-// Returns the estimated time of a step with another width. Returns nothing if no kernel accepts it.
+// Returns the estimated step time of the model with another width. Returns nothing if no kernel supports that width.
 std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*member, int64_t width) {
   request.model.config.*member = width;
-  // If the run trains, only training steps are compared, so the evaluation program is not planned.
+  // For a run that trains, only training steps are compared, so the evaluation program is not planned.
   if (request.train) request.evaluate = false;
   try {
     return step_ms(build_plan(request));
@@ -110,7 +111,7 @@ std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*m
   }
 }
 
-// Returns the next width that is a multiple of both numbers, or 0 if it is more than kFurthest away.
+// Returns the next width that is a multiple of both numbers, or 0 if it exceeds the width by more than the share kFurthest.
 int64_t next_width(int64_t width, int64_t of, int64_t and_of) {
   for (int64_t next = width + 1; static_cast<double>(next - width) <= kFurthest * static_cast<double>(width);
        ++next) {

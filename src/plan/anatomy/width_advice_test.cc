@@ -33,7 +33,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
   }
 }
 
-// Widths that are multiples of 8 but not of 64, on GPUs that read lines of 128 bytes.
+// Tests widths that are multiples of 8 but not of 64, on GPUs with cache lines of 128 bytes.
 TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   for (const char* card : {"a100-40gb", "h100", "h200"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
@@ -42,7 +42,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
     EXPECT_EQ(advices[0].better, 3072);
-    // The matrix products that become 3 % faster take a third of the step, so the step becomes 1 % faster.
+    // Only the matrix products with this width become faster, by 3 %. They take a third of the step, so the step is 1 % faster.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
     const std::string text = format_advice(advices[0]);
@@ -54,7 +54,8 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   }
 }
 
-// The next multiple of 64 is so near that it is faster although it takes 2 % more operations, and no width in between is better.
+// The next multiple of 64 takes 2 % more operations but is faster because of its alignment, so it is advised instead of a width in
+// between.
 TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request_of(3080, DType::kBF16)));
   ASSERT_EQ(advices.size(), 1u);
@@ -79,7 +80,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   EXPECT_NE(format_advice(advices[0]).find("in tf32 this GPU reads"), std::string::npos);
   request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
-  // With tf32x3 no width is advised, because the split matrices are stored separately with aligned rows.
+  // tf32x3 splits each matrix into parts that are stored with aligned rows, so no width is slow and none is advised.
   request.model.config.intermediate_size = 3070;
   request.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
@@ -87,7 +88,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
 
 TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
   PlanRequest request = request_of(3072, DType::kBF16);
-  request.model.config.hidden_size = 756;  // 12 heads of width 63
+  request.model.config.hidden_size = 756;  // 12 heads of 63 elements each
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].better, 768);
@@ -95,13 +96,14 @@ TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
 
 TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
   EXPECT_TRUE(width_advice(build_plan(request_of(3072, DType::kBF16))).empty());
-  // For cards without a known preference for multiples of 64, no advice is given for multiples of 8.
+  // For GPUs that are not known to prefer multiples of 64, a width that is a multiple of 8 gets no advice.
   for (const char* card : {"l4", "a10g", "4090", "3090", "5090"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
     request.device.gpu = *find_gpu_target(card);
     EXPECT_TRUE(width_advice(build_plan(request)).empty()) << card;
   }
-  // The next hidden size that is a multiple of 64 and of the 8 heads is 832. It takes 15 % more operations, so it is not advised.
+  // The next hidden size that is a multiple of 64 and divisible among the 8 heads is 832. It takes 15 % more operations, which costs more
+  // than the alignment gains, so it is not advised.
   PlanRequest hidden = request_of(3072, DType::kBF16);
   hidden.model.config.hidden_size = 776;
   hidden.model.config.num_attention_heads = 8;
@@ -128,8 +130,7 @@ TEST(BatchShape, SaysWhyNoMultipleOfEightIsNeeded) {
                   .starts_with("a length of 100: this is not a multiple of 8"));
   EXPECT_TRUE(describe_batch_shape(request_with_batch(5, 99, 495))
                   .starts_with("a batch of 5 and a length of 99: this is not a multiple of 8"));
-  // The lengths of real texts differ, and the longest one is not a choice of the user, so there is no advice about
-  // it.
+  // If the sequences of the data have different lengths, the length is not chosen by the user, so there is no advice about it.
   EXPECT_EQ(describe_batch_shape(request_with_batch(8, 99, 500)), "");
 }
 

@@ -11,18 +11,18 @@
 namespace plimsoll {
 namespace {
 
-// Shares of the peak that are left free, in the order in which they are tried. The layout can use either nearly all of the headroom or only
-// a much smaller part of it.
+// Shares of the peak memory that are left unused, in the order in which they are tried. The layout can use either nearly all of the
+// memory below the peak (the headroom) or only a much smaller part of it.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
-// The largest number of values that may be in transfer at the same time; both numbers are tried. Values in transfer are placed between
-// values that stay, which makes the layout harder. If the link determines the time of a step, a few values keep it busy: BERT-large, 32 x
-// 512 in bf16 on an H200, is estimated at 273 ms with 4 and at 282 with
-// 16. If the ops determine the time, the link may lag in the forward pass by as much as it can catch up later: 4
-// x 512 in fp32 takes 100.5 ms with 4 and 98.4 with 16.
+// The largest number of values that may be in transfer at the same time; the planner tries both numbers. Values in transfer are placed
+// between values that stay on the device, which makes the layout harder. If transfers between GPU and host limit the step time, a few
+// values at a time keep the link busy: a step of BERT-large (32 sequences of 512 tokens, bf16, H200) is estimated at 273 ms with 4 values
+// and at 282 ms with 16. If computation limits the step time, more values may wait for the link in the forward pass, because it catches
+// up later: with 4 sequences in fp32, a step is estimated at 100.5 ms with 4 values and at 98.4 ms with 16.
 constexpr size_t kMostAhead[] = {4, 16};
 
-// Plans a program with offloaded activations for a given headroom. If the headroom is too small, the activations are
-// stored in host memory.
+// Plans a program with offloaded activations, some of which stay on the device if they fit into the given headroom (memory that the
+// program leaves unused below its peak).
 class Trial {
  public:
   Trial(Graph graph, const PlanRequest& request, const ActivationHeadroom& room)
@@ -30,7 +30,7 @@ class Trial {
     offload_activations_pass(request.batches.train, request.offload.least_bytes, room).run(graph_);
   }
 
-  // Returns the transient bytes of the program. The search for a layout ends at a result of at most `enough_bytes`.
+  // Returns the transient bytes of the program. The search for a layout stops early at a result of at most `enough_bytes`.
   int64_t transient_bytes(int64_t enough_bytes) const {
     const Bucket& bucket = request_.batches.train;
     const std::vector<int64_t> scratch_bytes = KernelChoice(graph_).scratch_bytes(graph_, bucket, request_);

@@ -8,11 +8,12 @@
 namespace plimsoll {
 namespace {
 
-// GPU memory of a CUDA graph per op. Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket, as the difference in
-// NVML's figures between a run with and a run without captured segments.
+// GPU memory of a CUDA graph per op. Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket, as the difference
+// of the used memory that NVML reports for a run with and a run without captured segments.
 constexpr int64_t kGraphBytesPerOp = 4096;
-// Returns the number of kernel launches of norm_linear besides the first one, if the norm, the matrix product and the activation are
-// separate launches. A bias whose type differs from the type of the product needs one more launch (norm_linear_cuda.cc).
+// Returns the number of additional kernel launches of norm_linear if the norm, the matrix product and the activation are launched
+// separately instead of in one kernel. A bias whose type differs from the type of the product needs one more launch
+// (norm_linear_cuda.cc).
 int64_t launches_after_norm(const OpView& op) {
   const bool has_end = NormLinearOp::end(op.attributes()) != LayerEnd::kProduct;
   const bool adds_bias = op.has_input(NormLinearOp::kBias) &&
@@ -20,9 +21,10 @@ int64_t launches_after_norm(const OpView& op) {
   return 1 + (has_end ? 1 : 0) + (adds_bias ? 1 : 0);
 }
 
-// Returns the number of kernel launches of an op besides the first one. The gradient of an embedding table, if it is computed some rows at
-// a time, takes a launch for partial sums and one for the sums per id; a linear layer with its norm clears the sums first, or runs the norm
-// after the product; a quantization to fp8 clears the largest magnitude, finds it, and makes the codes, unless it is known.
+// Returns the number of kernel launches of an op beyond the first one. The gradient of an embedding table that is computed some rows at a
+// time has one launch for partial sums and one for the sums per id. A fused linear layer and norm first clears its sums, or runs the norm
+// after the product. A quantization to fp8 clears the largest magnitude, finds it, and computes the codes; it needs a single launch if
+// the magnitude is known.
 int64_t extra_launches(const OpView& view) {
   const Op& op = view.op;
   if (op.def == &norm_linear_op()) return launches_after_norm(view);
@@ -32,14 +34,15 @@ int64_t extra_launches(const OpView& view) {
   return has_two ? 1 : 0;
 }
 
-// Returns the number of nodes of an op in a CUDA graph: one per copied value. Sending a value to another rank takes a wait, a copy, and a
-// write that signals the other rank.
+// Returns the number of nodes of an op in a CUDA graph. A copy has one node per copied value. Sending a value to another rank consists of
+// a wait, a copy, and a write that signals the other rank.
 int64_t nodes_of(const OpView& view) {
   if (view.op.def == &send_op() || view.op.def == &receive_op()) return 3;
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
   if (maps_peers(view.op.attributes)) {
-    // Each rank copies a slice of every tensor from every other rank, twice for all_reduce; for all_gather it also copies its own slice,
-    // which is in separate memory. The other nodes wait for the other ranks, two or three times, and add the slices.
+    // In a collective operation, each rank copies a slice of every tensor from every other rank; all_reduce does so twice. For
+    // all_gather, the rank also copies its own slice, which is in separate memory. The remaining nodes wait for the other ranks, two or
+    // three times, and add the slices.
     const int64_t copies = AllReduceOp::num_ranks(view.op.attributes) -
                            (view.op.def == &all_gather_op() || view.op.def == &gather_rows_op() ? 0 : 1);
     nodes = (view.op.def == &all_reduce_op() ? 2 : 1) * copies * std::ssize(view.op.outputs) + 6;
@@ -47,17 +50,20 @@ int64_t nodes_of(const OpView& view) {
   return nodes + extra_launches(view);
 }
 
-// Segments that run one after the other in the same bucket. They are captured, replayed and dropped together.
+// Segments that run one after the other in the same bucket, and whose CUDA graphs are therefore captured, replayed and dropped together.
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
   int64_t num_buckets =
-      0;  // the number of buckets in which the segments are captured, times the number of slots in a pipeline
-  int64_t num_graphs = 0;  // number of graphs per bucket
-  int64_t nodes = 0;       // number of nodes of all graphs of a bucket
+      // The number of buckets in which the segments are captured. In a pipeline, this is multiplied by the number of slots, because each
+      // slot (the memory of one micro-batch) has graphs with its own addresses.
+      0;
+  int64_t num_graphs = 0;  // number of CUDA graphs per bucket
+  int64_t nodes = 0;       // number of nodes in all graphs of one bucket
   double nodes_per_graph() const { return static_cast<double>(nodes) / static_cast<double>(num_graphs); }
 };
 
-// Adds a group of segments. A pipeline stage captures the segments of a micro-batch once for each slot.
+// Adds the segments that run once per micro-batch, or those that run once per step, as one group. A pipeline stage captures the segments
+// of a micro-batch once for each slot.
 void add_group(const ProgramPlan& program, std::initializer_list<Segment> segments, int buckets,
                CapturedGraphs& held, std::vector<SegmentGroup>& groups) {
   SegmentGroup group{.held = &held, .num_buckets = std::min<int64_t>(buckets, std::ssize(program.ladder))};
@@ -107,10 +113,10 @@ void hold(SegmentGroup& group, int64_t buckets) {
   group.num_buckets -= buckets;
 }
 
-// Computes an upper bound if the limit does not allow all graphs at the same time, because the stored graphs may be those with the most
-// nodes. Graphs are dropped one by one, so two buckets may be stored partly: the least recently used bucket has lost its first graphs, and
-// the bucket in use has not captured its last ones yet. Each of these two buckets is therefore counted with all its bytes, but with only
-// one graph towards the limit.
+// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than the limit allows at the same time. The bound
+// assumes that the graphs with the most nodes are kept. Graphs are dropped one by one, so two buckets may be stored partly: the least
+// recently used bucket has lost its first graphs, and the bucket in use has not captured its last ones yet. Each of these two buckets is
+// therefore counted with all its bytes, but with only one graph towards the limit.
 void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {

@@ -52,12 +52,12 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   EXPECT_EQ(of({2, 0, 0}).graphs_of(kTrainProgram).count, 6) << "each micro-batch is a step";
   request.batches.train = {.tokens = 40, .sequences = 1, .longest = 40};
   EXPECT_EQ(of({8, 8, 0}).graphs_of(kTrainProgram).count, 9) << "the ladder has three";
-  // A CPU has no CUDA graphs.
+  // On a CPU no CUDA graphs are planned.
   request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 
-// A quantization to fp8 takes three kernel launches, but only one if the scale from the forward pass is an input.
+// A quantization to fp8 takes three kernel launches, or only one if the scale is known from the forward pass.
 TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   PlanRequest request = request_on_card(1);
   request.precision.activation_dtype = DType::kBF16;
@@ -75,8 +75,8 @@ TEST(CapturedGraphs, CountEveryLaunchOfAQuantization) {
   EXPECT_EQ(plan.gpu_constant.graphs_of(kTrainProgram).bytes, launches * kBytesPerOp);
 }
 
-// norm_linear launches a norm and a matrix product, one more kernel for the activation after the product, and one more for a bias of
-// another type.
+// norm_linear launches a norm and a matrix product. The activation after the product takes one more kernel, and so does a bias of another
+// data type.
 TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
   const auto bytes_of = [](const std::string& bias_type, const std::string& end) {
     Plan plan;
@@ -104,11 +104,11 @@ TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
   EXPECT_EQ(bytes_of("f32", "activation"), 4 * kBytesPerOp);
 }
 
-// A simulation of the backend: it captures a segment at its second run, and drops the least recently used one if more
-// than 96 are captured.
+// Simulates how the GPU backend keeps CUDA graphs: it captures a segment at its second run, and drops the least recently used graph if
+// there are more than 96.
 class BackEnd {
  public:
-  using Key = std::tuple<char, int, Segment>;  // program, bucket, segment
+  using Key = std::tuple<char, int, Segment>;  // identifies a graph by program, bucket and segment
 
   void run(char program, int bucket, Segment segment, int64_t bytes) {
     const Key key{program, bucket, segment};
@@ -141,7 +141,7 @@ class BackEnd {
   int64_t bytes_ = 0;
 };
 
-// The planned number of graphs is exact if all graphs fit, and never below the number that the backend holds.
+// The planned number of graphs must be exact if all graphs fit, and must never be smaller than the number that the backend keeps.
 TEST(CapturedGraphs, AreWhatTheBackEndHoldsAtMost) {
   int exact = 0;
   int bounded = 0;

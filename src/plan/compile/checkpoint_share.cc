@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The bytes of a value in a checkpoint, and the bytes of one rank's slice if the ranks divide the value.
+// The bytes of a tensor in a checkpoint, and the bytes of one rank's slice if the ranks divide the tensor.
 struct StoredBytes {
   int64_t whole = 0;
   std::optional<int64_t> slice = {};
@@ -23,7 +23,7 @@ StoredBytes stored_bytes(const PersistentBuffer& buffer) {
 StoredBytes stored_bytes(const Plan& plan, const std::string& weight) {
   const auto split = plan.split_weights.find(weight);
   if (split == plan.split_weights.end()) return stored_bytes(plan.buffer(weight));
-  // Each half has half of the bytes of the fp32 weight.
+  // A split weight is stored as two halves, each with half of the bytes of the fp32 weight.
   const StoredBytes high = stored_bytes(plan.buffer(split->second.high));
   const StoredBytes low = stored_bytes(plan.buffer(split->second.remainder));
   StoredBytes bytes{.whole = high.whole + low.whole};
@@ -32,7 +32,7 @@ StoredBytes stored_bytes(const Plan& plan, const std::string& weight) {
   return bytes;
 }
 
-// Returns the bytes of a tensor in a pipeline: only the ranks of the stage that stores a tensor write it.
+// Returns the bytes of a tensor that a rank of a pipeline writes: only the ranks of the stage that stores the tensor write it.
 StoredBytes stored_bytes_in_stages(const Plan& plan, const std::string& name) {
   const ValueType type = plan.type_of(name);
   const int64_t width = dtype_bytes(type.dtype), elements = type.shape.elements({});
@@ -62,8 +62,8 @@ int64_t checkpoint_share_bytes(const Plan& plan) {
     }
     StoredBytes bytes =
         plan.is_pipelined() ? stored_bytes_in_stages(plan, spec.name) : stored_bytes(plan, spec.name);
-    // The file contains the transpose of this weight, in which the slice of a rank is not contiguous. Therefore the ranks write equal
-    // shares of it instead of their slices.
+    // The checkpoint contains the transpose of this weight, so that the slice of a rank would not be contiguous in the file. Therefore
+    // the ranks write equal shares of the weight instead of their slices.
     if (spec.transposed) bytes.slice.reset();
     add(bytes, 1 + static_cast<int64_t>(copies));
   }

@@ -1,4 +1,4 @@
-// The number of bytes of a checkpoint that each rank of a run writes. Pure; thread-safe.
+// Computes how many bytes of a checkpoint each rank of a run writes. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace plimsoll {
 // bound exceeds the bytes of a rank by less than kMostShareRounding if no slice is smaller than that of another rank.
 int64_t checkpoint_share_bytes(const Plan& plan);
 
-// Shares are rounded up in each file of tensors: the file of the states, and up to 63 of the model.
+// Upper bound of the rounding error of a rank's bytes. Shares are rounded up in each file with tensors: the file of optimizer states and
+// up to 63 files of the model.
 inline constexpr int64_t kMostShareRounding = 4096;
 
 }  // namespace plimsoll

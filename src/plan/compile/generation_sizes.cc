@@ -12,11 +12,12 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The most prompt tokens of one run of the model, unless a prompt is longer. More tokens at once need more memory for activations and
-// are hardly faster.
+// The largest number of prompt tokens that one run of the model processes, unless a single prompt is longer. More tokens per run would
+// need more memory for activations and would hardly be faster.
 constexpr int64_t kPrefillTokens = 2048;
 
-// Returns the tokens of a longest sequence whose keys and values are stored: all but the last new token, which nothing follows.
+// Returns the number of tokens of the longest sequence whose keys and values are cached: all tokens except the last new one, which no
+// later token attends to.
 int64_t stored_tokens(const GenerationSizes& sizes) {
   return sizes.longest_prompt + std::max<int64_t>(sizes.max_new_tokens - 1, 0);
 }
@@ -44,7 +45,7 @@ SequencePages sequence_pages(const GenerationSizes& sizes) {
 
 GenerationSizes with_sequences(GenerationSizes sizes, int64_t sequences_per_prompt) {
   const bool are_texts = sizes.texts_per_prompt > 1 && sizes.texts_per_prompt == sizes.sequences_per_prompt;
-  // Beam search needs candidates in proportion to its beams.
+  // Beam search examines a number of candidate tokens that is proportional to its number of beams.
   if (sizes.candidates > 0) {
     sizes.candidates =
         std::max<int64_t>(1, divide_up(sizes.candidates * sequences_per_prompt, sizes.sequences_per_prompt));

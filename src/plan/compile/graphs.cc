@@ -54,8 +54,9 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
   return QuantizedFormat::kNf4;
 }
 
-// Returns the matrices of the base model that are quantized. The list includes embedding tables, which the pass skips
-// later. Each part of a fused weight is one module of the checkpoint, and is quantized in units with an equal number of rows.
+// Returns the matrices of the base model that are quantized. Embedding tables are included, although the quantization pass skips them
+// later. A fused weight (such as query, key and value in one matrix) is quantized in units with an equal number of rows, such that each
+// module of the checkpoint consists of whole units.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -75,7 +76,7 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   return list;
 }
 
-// `weights`: run_weights(request). Without adapters these are the weights of the model.
+// `weights` is the result of run_weights(request). Without adapters these are the weights of the model.
 ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<WeightSpec>& weights, Mode mode) {
   const ForwardOptions options = forward_options(request, mode);
   ForwardGraph forward = request.model.lora ? build_forward(request.model.config, options)
@@ -117,16 +118,16 @@ bool copies_at_use(const PlanRequest& request) {
   return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
 
-// Returns true if updates write the 16-bit copy of a weight of this shape, because the pass copies_at_use does not run or does not apply to
-// the shape.
+// Returns true if an update writes the persistent 16-bit copy of a weight of this shape. This is not the case if the pass copies_at_use
+// makes the copy right before each use.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   const bool pass_runs = copies_at_use(request) &&
                          request.passes.is_on(copies_at_use_pass(*request.precision.activation_dtype).name);
   return !pass_runs || shape.rank() < 2;
 }
 
-// Returns the first layer of each stage from the request. If the request does not state the layers, which is only the case for graphs of a
-// search, every stage gets the same number of layers.
+// Returns the number of the first layer of each pipeline stage, as given by the request. If the request does not state it, which only
+// happens while a search builds graphs, all stages get the same number of layers.
 PipelineDivision division_of(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
   PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks, .chunks = ranks.chunks};
@@ -141,7 +142,7 @@ PipelineDivision division_of(const PlanRequest& request) {
   return division;
 }
 
-// Rewrites the model's graph to the run's precision, with fused ops.
+// Converts the model's graph to the data types of the run and fuses ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.ranks.divides_rows()) passes.run(graph, sequence_parallel_pass(request.ranks.tensor_size));
@@ -154,7 +155,7 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
                           std::string(quantized_format_name(quantized_format(*request.model.lora))),
                           quantized_weights(request)));
   }
-  // A run with adapters does not save the base weights, so they may be rounded once when they are loaded.
+  // A run with adapters does not save the base weights, so it may round them once when they are loaded.
   if (request.precision.activation_dtype && request.model.lora) {
     std::vector<std::string> frozen;
     for (const WeightSpec& spec : run_weights(request)) {
@@ -203,7 +204,7 @@ std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
   return rows;
 }
 
-// The values with respect to which the loss is differentiated, and the parameters that are updated.
+// The values with respect to which the loss is differentiated, and the parameters that the optimizer updates.
 struct Trained {
   std::vector<ValueId> wanted;
   std::vector<Parameter> parameters;
@@ -219,12 +220,13 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
                         .part_rows = rows_of_parts(spec)};
-    // The weight belongs to another pipeline stage.
+    // The weight belongs to another pipeline stage, so this graph does not contain it.
     if (parameter.weight == kNoValue && parameter.copy == kNoValue && request.ranks.pipeline_size > 1)
       continue;
     parameter.is_embedding =
         is_embedding(graph, readers, parameter.weight) || is_embedding(graph, readers, parameter.copy);
-    // If some ops read the weight and others its copy, the gradient would be incomplete: it is taken with respect to only one of the two.
+    // If some ops read the weight and others its 16-bit copy, the gradient would be incomplete, because the loss is differentiated with
+    // respect to only one of the two.
     PLIMSOLL_CHECK(
         parameter.copy == kNoValue || parameter.weight == kNoValue || !is_read(readers, parameter.weight),
         "the weight '{}' cannot be trained: all ops must read either the weight or its 16-bit copy, but some "
@@ -242,7 +244,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
       graph.value(parameter.remainder).module = high.module;
       if (high.split) graph.value(parameter.remainder).split = high.split->flattened(2);
     }
-    // A frozen weight that is split keeps both halves, because it is saved as it was loaded.
+    // A frozen weight that is split into halves keeps both halves, because it is saved with the same bits with which it was loaded.
     if (!spec.trainable) continue;
     trained.wanted.push_back(read);
     trained.parameters.push_back(std::move(parameter));
@@ -250,12 +252,12 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
   return trained;
 }
 
-// Returns true if the run uses this ZeRO stage or a higher one.
+// Returns true if the run uses at least this ZeRO stage.
 bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.data_size() > 1 && request.ranks.zero_stage >= stage;
 }
 
-// Chooses how the ranks along each axis of the mesh exchange data, after all collective operations have been inserted.
+// For the ranks along each axis of the mesh, chooses how they exchange data. Runs after all collective operations have been inserted.
 void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.ranks.maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kData));
   if (request.ranks.tensor_maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kTensor));
@@ -273,7 +275,7 @@ ShardOptions shard_options(const PlanRequest& request) {
   return options;
 }
 
-// Returns the weights that the program for training divides among the ranks.
+// Returns the weights that the ranks divide among them in the training program.
 std::map<std::string, RankSlices> divided_weights(const ProgramPlan* train) {
   std::map<std::string, RankSlices> weights;
   if (train == nullptr) return weights;
@@ -286,7 +288,7 @@ std::map<std::string, RankSlices> divided_weights(const ProgramPlan* train) {
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
   OptimizerConfig config = request.update.optimizer;
-  // Slices the updates, so that the ranks can exchange the new weights of one update while the next update runs.
+  // Divides updates into slices, so that the ranks can exchange the new weights of one slice while the next slice is updated.
   if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
@@ -309,7 +311,7 @@ Fp8Choice fp8_choice(const std::vector<WeightSpec>& weights, const PlanRequest& 
   return choice;
 }
 
-// Returns the values that the forward ops of this definition send, or that they receive.
+// Returns the values that the ops of this kind, send or receive, transfer in the forward pass.
 std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
   std::vector<ValueId> values;
   for (const Op& op : graph.ops()) {
@@ -327,7 +329,7 @@ void move_after_producer(Graph& graph) {
   graph.replace_ops(std::move(ops));
 }
 
-// Returns the chunk and the channel of each forward op with this definition, which is send or receive.
+// Returns the chunk of layers and the channel of each op of this kind (send or receive) in the forward pass.
 std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpSchema& def) {
   std::vector<std::pair<int64_t, int64_t>> routes;
   for (const Op& op : graph.ops()) {
@@ -336,8 +338,8 @@ std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpS
   return routes;
 }
 
-// Assigns the last op of a graph, which sends or receives the gradient of a value, to the chunk of the value, and gives it the channel for
-// gradients of that value.
+// Sets the attributes of the last op of a graph, which sends or receives the gradient of a value: the chunk of layers that the value
+// belongs to, and the channel for gradients of that value.
 void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, int64_t>& route) {
   if (ranks.chunks == 1) return;
   Attributes& attributes = graph.ops().back().attributes;
@@ -345,7 +347,7 @@ void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, 
   attributes.set(kChannelAttribute, route.second + 1);
 }
 
-// Returns the loss and its gradient, which is 1 or the loss scale.
+// Returns the loss and the gradient at which the backward pass starts, which is 1 or, with loss scaling, the loss scale.
 BackwardSeed seed_of_loss(Graph& graph, ValueId loss_scale) {
   const ValueId loss = graph.find("loss");
   if (loss_scale != kNoValue) return {.value = loss, .gradient = loss_scale};
@@ -363,7 +365,8 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   const std::vector<std::pair<int64_t, int64_t>> received_routes = routes_of(graph, receive_op());
   wanted.insert(wanted.end(), received.begin(), received.end());
   std::vector<ValueId> gradients;
-  // Sent and received gradients are zero in the rows after the last token, as reductions over rows require.
+  // Gradients that are sent or received are set to zero in the rows after the last token, because ops that sum over rows include these
+  // rows.
   constexpr bool kZeroTail = true;
   if (ranks.is_last_stage() && ranks.chunks == 1) {
     gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale);
@@ -380,7 +383,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
                        .gradient = emit_receive(graph, value.type, next, "d_" + value.name, kZeroTail)});
       send_back(graph, ranks, routes[i]);
     }
-    // The last chunk of the last stage computes the loss; all other chunks send their values to the next one.
+    // The last chunk of layers of the last stage computes the loss; all other chunks send their results to the next chunk.
     if (ranks.is_last_stage()) seeds.push_back(seed_of_loss(graph, loss_scale));
     gradients = add_backward(graph, seeds, wanted);
   }
@@ -401,7 +404,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   return gradients;
 }
 
-// Returns the names by which updates read the weights with these names.
+// Returns the names under which updates read the given weights.
 std::set<std::string> names_in_updates(const Graph& graph, std::span<const Parameter> parameters,
                                        const std::set<std::string>& names) {
   std::set<std::string> read;
@@ -411,13 +414,12 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
   return read;
 }
 
-// The peak must fall by at least this number of bytes for the gradient of an embedding table to be computed some rows at a time. Each
-// additional group of rows takes additional ops. This is worth it only if the table is a large part of the peak. A graph does not show the
-// scratch memory of its kernels, which is 32 MiB for matrix products on a GPU. If the peak of the graph falls by less than that, the peak
-// of the plan may not fall at all.
+// The gradient of an embedding table is computed some rows at a time only if this lowers the peak by at least this number of bytes,
+// because each group of rows takes additional ops. A graph does not show the scratch memory of its kernels, which is 32 MiB for matrix
+// products on a GPU. If the peak of the graph falls by less than that, the peak of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
-// Wraps a pass such that its effect is undone unless it lowers the peak.
+// Returns a version of a pass that keeps its result only if the result lowers the peak.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
     Graph changed = graph;
@@ -489,14 +491,13 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
-// Returns true if the device has a kernel for the op that a pass would make. A reference kernel does not
-// count.
+// Returns true if the device has a fast kernel for the op that a pass would create. Reference kernels do not count.
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
   const KernelRow* row = select_kernel(lower_op(op, request.batches.evaluate, kernel_target(request))).row;
   return row != nullptr && row->backend != Backend::kRef;
 }
 
-// Lets a program return the largest logits of each sequence instead of all.
+// Changes a program such that it returns only the largest logits of each sequence instead of all.
 void select_top_logits(Graph& graph, int64_t num_candidates) {
   const ValueId logits = graph.find("logits");
   graph.value(logits).storage = Storage::kTransient;
@@ -508,8 +509,9 @@ void select_top_logits(Graph& graph, int64_t num_candidates) {
   }
 }
 
-// A run of this program reads the new tokens of each sequence, adds their keys and values to the cache, and returns the logits
-// that follow the last one. Prefill and decoding are the same program with many and with one new token per sequence.
+// Builds the program that generates texts. A run of it reads the new tokens of each sequence, adds their keys and values to the KV cache,
+// and returns the logits that follow the last one. Prefill and decoding are the same program with many and with one new token per
+// sequence.
 ProgramPlan build_generate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   const GenerationOptions& generation = request.generation;
@@ -579,7 +581,7 @@ GradientGraph begin_gradients(const PlanRequest& request) {
     passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request),
                                         usual_bucket(request.batches.train, request.model.label_share)));
   auto [wanted, parameters] = trained_parameters(graph, begun.weights, request);
-  // A scale in the gradients keeps small fp16 values from becoming zero.
+  // Multiplying the loss by a scale keeps small gradients from being rounded to zero in fp16.
   if (request.precision.activation_dtype == DType::kF16) begun.loss_scale = declare_loss_scale(graph);
   const ValueId scale = begun.loss_scale.scale;
   const std::vector<ValueId> gradients = is_pipelined
@@ -607,7 +609,7 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   passes.changed(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
-    // If the ranks divide gradients, the pass shard_states adds up their slices over micro-batches instead.
+    // If the ranks divide gradients, this is skipped: the pass shard_states later adds the accumulation of each rank's slice.
     if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
@@ -659,8 +661,8 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 
 namespace {
 
-// Returns true if both requests compute the loss of training by the same ops: both without chunks, or both by the same rule for chunks and
-// in the same bucket.
+// Returns true if both requests compute the training loss with the same ops: both without chunks of logits, or both with chunks that are
+// chosen by the same rule for the same bucket.
 bool chunk_loss_alike(const PlanRequest& a, const PlanRequest& b) {
   const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
   return whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);
@@ -670,8 +672,8 @@ bool accumulate_alike(const PlanRequest& a, const PlanRequest& b) {
   return (a.batches.accumulation_steps > 1) == (b.batches.accumulation_steps > 1);
 }
 
-// Returns true if both requests have the same forward graphs, apart from what depends on buckets. Gradients of 16-bit copies of
-// weights have the type in which they are accumulated.
+// Returns true if both requests have the same forward graphs, apart from parts that depend on the bucket. With accumulation, gradients of
+// 16-bit copies of weights have the data type of the accumulated gradients, so it must be equal too.
 bool share_forward(const PlanRequest& a, const PlanRequest& b) {
   if (a.passes.dump || b.passes.dump) return false;
   return a.model == b.model && a.precision == b.precision && a.device == b.device && a.passes == b.passes &&
@@ -693,7 +695,7 @@ bool share_gradients(const PlanRequest& a, const PlanRequest& b) {
 }
 
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b) {
-  // If the ranks divide weights, the training program determines which weights are divided.
+  // If the ranks divide weights, the training program determines which weights are divided, also for evaluation.
   const bool divide_alike =
       (!divides(a, ZeroStage::kWeights) && !divides(b, ZeroStage::kWeights)) || share_begun_graphs(a, b);
   return a.evaluate && b.evaluate && a.train == b.train && share_forward(a, b) && divide_alike &&

@@ -1,9 +1,9 @@
-// The graphs of a plan, before kernels and offsets are chosen. Building them is most of the work of planning, and the result is nearly the
-// same for buckets of any size: a search builds them once and then chooses kernels and offsets for many buckets (place_plan()).
+// Builds the graphs of a plan, before kernels and memory offsets are chosen. Building them is most of the work of planning, and the
+// result is nearly the same for buckets of any size. A search therefore builds them once and then chooses kernels and offsets for many
+// buckets (place_plan()).
 //
-// Building has two parts. begin_graphs() is most of the work; its result does not depend on what is recomputed in
-// the backward pass, and rarely on the size of buckets. finish_graphs() is done for every plan that a search tries.
-// Thread-safe: pure functions.
+// Building has two parts. begin_graphs() does most of the work. Its result does not depend on what is recomputed in the backward pass,
+// and only in rare cases on the size of buckets. finish_graphs() is done for every plan that a search tries. Thread-safe: pure functions.
 #pragma once
 
 #include <optional>
@@ -23,26 +23,28 @@ struct PlanGraphs {
   Programs programs = {};
 };
 
-// The first part of a training program: the model, its loss and the gradients, before the optimizer. Plans share this part if they differ
-// only in the optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients.
+// The first part of a training program: the model, its loss and the gradients, without the optimizer. Plans have the same first part if
+// they differ only in the optimizer, in what ranks exchange, or in whether an fp32 model accumulates gradients.
 struct GradientGraph {
   WeightList weights = {};
   Graph graph = Graph();
   std::vector<Parameter> parameters = {};
   LossScale loss_scale = {};
   std::set<std::string> shared_by_ends =
-      {};  // the weights that the first and the last pipeline stage share, by the names that updates read
+      // the weights that both the first and the last pipeline stage use, such as tied embeddings, by the names that updates read
+      {};
   PassManager passes;
 };
 
-// Returns the graphs of a plan: begin_graphs() and finish_graphs(). Errors: as build_plan().
+// Returns the graphs of a plan by calling begin_graphs() and finish_graphs(). Errors: as build_plan().
 PlanGraphs build_graphs(const PlanRequest& request);
 
 // Returns the training program before the recomputation pass, and the complete evaluation program. Errors: as
 // build_plan().
 PlanGraphs begin_graphs(const PlanRequest& request);
-// The parts of begin_graphs(). Errors: as build_plan(). Requires: the request trains; for build_evaluation() it evaluates, `weights`
-// are those of PlanGraphs, and `train` is the training program of the request, if it has one.
+// The steps of begin_graphs() as separate functions, for callers that share the result of a single step. Errors: as build_plan().
+// Requires: the request trains; for build_evaluation() it evaluates, `weights` are those of PlanGraphs, and `train` is the training
+// program of the request, if it has one.
 GradientGraph begin_gradients(const PlanRequest& request);
 ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
 ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
@@ -52,26 +54,26 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 // their norms. Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together
 // with `request`. Errors: as build_plan().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
-// Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program
-// if their evaluation buckets are equal. It may return false for requests with equal graphs. It always returns
-// false if passes are dumped, because each request is expected to dump its own.
+// Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program if their evaluation
+// buckets are equal. It may return false for requests with equal graphs. It always returns false if graphs are written to files after
+// each pass (a debugging option), because then each request must run all passes itself.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
 // share_gradients() returns true only if begin_gradients() returns equal graphs for both requests, and share_evaluation() only if
-// build_evaluation() does. Both may return false for requests with equal graphs, as share_begun_graphs() does.
+// build_evaluation() does. Both may return false although the graphs would be equal.
 bool share_gradients(const PlanRequest& a, const PlanRequest& b);
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b);
 
-// Returns the number of rows of the logits of this bucket.
+// Returns the number of rows for which logits are computed in this bucket.
 int64_t num_predictions(const PlanRequest& request, const Bucket& bucket);
 
-// Returns true if the request computes the training logits of this bucket in chunks.
+// Returns true if the request computes the training logits of this bucket in chunks of rows.
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 
-// Returns true if fp32 weights are stored as two 16-bit halves. Only bf16 allows it: 16 bits hold the exact remainder of a bf16 value, but
-// not that of an fp16 value, whose exponent range is smaller.
+// Returns true if fp32 weights are stored as two 16-bit halves: the value rounded to bf16, and the remainder. This works only for bf16:
+// 16 bits hold the exact remainder of a bf16 value, but not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request);
 
-// Returns the name of the buffer with the lower half of a split weight, which matrix products do not read.
+// Returns the name of the buffer with the lower half (the remainder) of a split weight, which only updates read.
 std::string remainder_name(const std::string& weight);
 
 }  // namespace plimsoll

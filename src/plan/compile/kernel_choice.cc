@@ -16,7 +16,7 @@ std::string device_name(const PlanRequest& request) {
   return gpu.uuid.empty() ? gpu.name : gpu.product;
 }
 
-// Returns the advice of the error message for an op that no kernel of the device supports.
+// Returns the advice in the error message about an op that no kernel of the device supports.
 std::string advice(Problem problem) {
   const bool is_on_gpu = problem.target.device == KernelDevice::kCuda;
   problem.target.device = KernelDevice::kCpu;
@@ -28,7 +28,7 @@ std::string advice(Problem problem) {
       cpu_takes_it ? "; --device cpu has a kernel for it" : "");
 }
 
-// Returns the implementation that the request forces for a kernel, or "".
+// Returns the implementation that the user forces for a kernel (--kernels), or "".
 std::string_view forced_implementation(std::string_view kernel, const DeviceOptions& device) {
   if (!device.reference_kernels && device.forced_kernels.empty()) return {};
   std::string_view forced;
@@ -102,7 +102,7 @@ KernelChoice::KernelChoice(const Graph& graph)
 void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   program.ops.resize(program.graph.ops().size());
   program.library_bytes = 0;
-  // Most kinds of ops have the same kernel in every bucket, so their refusals are copied only once.
+  // Ops of most kinds have the same kernel in every bucket, so the reasons why other kernels declined are copied only once.
   std::vector<bool> is_new(kinds_.first_op.size());
   for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
     const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};

@@ -1,5 +1,5 @@
-// Chooses the kernel of each op of a program, for one bucket after another. Ops of the same kind share one query of the
-// catalog. Not thread-safe.
+// Chooses the kernel of each op of a program, for one bucket after another. Ops of the same kind share one search of the kernel catalog.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace plimsoll {
 
-// Returns the target that the request's kernels run on.
+// Returns the description of the device for which kernels are chosen.
 KernelTarget kernel_target(const PlanRequest& request);
 
-// Removes from `names` every implementation that an op of the programs uses. The names that are left after all programs of a run, in
-// a pipeline those of all stages, are those of --kernels that have no effect.
+// Checks --kernels, which forces implementations: removes from `names` every implementation that an op of the given programs uses. Call
+// it for all programs of a run (in a pipeline, those of all stages). The names that are left have no effect.
 void remove_used_kernels(std::vector<std::string>& names, const Programs& programs);
-// Errors: kUsage if a name is left.
+// Reports implementations of --kernels that no op uses. Errors: kUsage if a name is left.
 void refuse_unused_kernels(const std::vector<std::string>& names);
 
 class KernelChoice {
  public:
   explicit KernelChoice(const Graph& graph);
 
-  // Writes the kernels, refusals and scratch bytes of program.ops, and program.library_bytes, for program.bucket.
-  // Requires: the graph is the one that the constructor received; only this function has written to program.ops.
+  // Chooses the kernels for program.bucket. Sets the kernel, the refusals and the scratch bytes of each element of program.ops, and
+  // program.library_bytes. Requires: the graph is the one that the constructor received; only this function has written to program.ops.
   // Errors: kUsage if no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
@@ -39,7 +39,8 @@ class KernelChoice {
 
  private:
   OpKinds kinds_;
-  std::vector<Selection> selections_;  // selection for each kind of op, made by the last choose()
+  // the kernel chosen for each kind of op by the last call of choose()
+  std::vector<Selection> selections_;
 };
 
 // Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and
@@ -47,17 +48,18 @@ class KernelChoice {
 
 struct LibraryMatmul {
   PlannedMatmul matmul = {};
-  int64_t count = 0;  // number of ops
+  int64_t count = 0;  // number of ops with this matrix product
 };
 // Returns the distinct matrix products of a program that a library computes in one bucket; none on a CPU.
 std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                  const PlanRequest& request);
 
 struct CustomMatmul {
-  std::string_view kernel = {};  // the implementation's name
-  int64_t count = 0;             // number of ops
+  std::string_view kernel = {};  // name of the implementation
+  int64_t count = 0;             // number of ops with this matrix product
   bool is_part =
-      false;  // true if the matrix product is part of a fused op, whose kernel uses the library if there are few rows
+      // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.
+      false;
 };
 // Returns the distinct matrix products of a program that Plimsoll's own kernels compute in one bucket on a GPU, including those within
 // linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.

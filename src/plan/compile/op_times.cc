@@ -43,7 +43,7 @@ GpuWork gpu_work(OpWork work) {
   }
 }
 
-// Returns the smallest possible time of a matrix product. The number of terms per sum, k, is computed from the number of operations.
+// Returns the smallest possible time of a matrix product. k, the number of terms per sum, follows from the number of operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
@@ -51,15 +51,16 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
   return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
 }
 
-// Returns the operations that a kernel computes per operation that the op needs (kGpuAttentionTile).
+// Returns how many operations a kernel executes per operation that the op requires; attention kernels execute more because they work on
+// whole tiles (kGpuAttentionTile).
 double computed_per_needed(GpuWork work, const OpView& op, const Bucket& bucket) {
   const bool is_attention = work == GpuWork::kAttention || work == GpuWork::kAttentionBackward;
   if (!is_attention || op.attributes().integer_or("causal", 0) == 0) return 1;
   return 1 + kGpuAttentionTile / static_cast<double>(std::max<int64_t>(bucket.longest, 1));
 }
 
-// Returns the longer of the times of arithmetic and of memory traffic, at the shares of the nominal rates that training steps reach,
-// combined with the smallest time of an op of this kind (hardware/gpu_efficiency.h).
+// Returns the longer of the time for arithmetic and the time for memory traffic, assuming the shares of the nominal rates that training
+// steps usually reach. Ops of this kind have a minimum time, which is included (hardware/gpu_efficiency.h).
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
@@ -72,7 +73,7 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
     return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
   }
   const DType type = arithmetic_type(op);
-  // Attention multiplies in tf32 if matrix products do, but never computes a product as three tf32 products.
+  // If matrix products use tf32, attention uses it too, but it never uses tf32x3 (three tf32 products per fp32 product).
   const bool is_three = request.precision.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
   const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
                        (request.precision.fp32_products == Fp32Products::kTf32 || is_three);
@@ -110,15 +111,15 @@ bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// Returns the type whose peak rate of matrix products is the basis for the estimated time of an op: that of the operands for matrix products
-// and for attention on AMX, and fp32 for all other ops, which compute in fp32.
+// Returns the data type whose peak rate of matrix products is the basis for the estimated time of an op on a CPU: the type of the
+// operands for matrix products and for attention on AMX, and fp32 for all other ops, which compute in fp32.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
 }
 
-// Returns the factor by which narrow heads reduce the share of FLOP/s that attention reaches. On AMX tiles a score takes the same time for
-// a narrower head, although it has fewer FLOPs.
+// Returns the factor by which narrow attention heads reduce the FLOP/s of attention. With AMX tiles, computing a score takes the same
+// time for a narrower head although it needs fewer FLOPs.
 double share_of_head_size(CpuWork work, const OpView& op) {
   if (!is_attention_on_tiles(work)) return 1;
   const auto head_size = static_cast<double>(attention_dims(op, {}).head_dim);
@@ -172,14 +173,14 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
 
 namespace {
 
-// The distribution of a group of the mesh over machines: the number of ranks in each machine, and the number of machines.
+// The distribution of a group of ranks over machines: the number of ranks per machine, and the number of machines.
 struct GroupPlaces {
   int64_t per_machine = 1;
   int64_t machines = 1;
 };
 
-// The ranks of a tensor-parallel group have consecutive numbers, so they are in one machine if it has enough ranks. With several machines,
-// two stages that exchange values may be in different machines.
+// The ranks of a tensor-parallel group have consecutive numbers, so they are in one machine if it has enough ranks. If there are several
+// machines, two pipeline stages that exchange values may be in different machines.
 GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, MeshAxis axis) {
   if (axis == MeshAxis::kPipeline || axis == MeshAxis::kEnds) {
     if (request.num_machines == 1) return {.per_machine = 2, .machines = 1};
@@ -193,7 +194,8 @@ GroupPlaces places_of(const PlanRequest& request, int64_t ranks_per_machine, Mes
   return {.per_machine = per_machine, .machines = (size + per_machine - 1) / per_machine};
 }
 
-// Returns the link inside a machine: the one that the user names, the link of the GPU model, or the link between processes on a CPU.
+// Returns the link between ranks of one machine: the link that the user names, the usual link of the GPU model, or the link between
+// processes on a CPU.
 RankLink link_inside(const PlanRequest& request, int64_t num_gpus, Collective collective) {
   if (!request.device.is_gpu()) return {.gb_per_s = kCpuRankLinkGbPerS};
   const NamedLink* link = find_named_link(request.named_links.inside);
@@ -202,7 +204,8 @@ RankLink link_inside(const PlanRequest& request, int64_t num_gpus, Collective co
           .latency_ms = gpu_exchange_latency_ms(collective)};
 }
 
-// No network was measured. Collective operations over a network are assumed to reach the same share of the nominal rate as over NVLink.
+// No network was measured. Collective operations over a network are assumed to reach the same share of the nominal rate as collective
+// operations over NVLink.
 RankLink assumed_rank_link(const PlanRequest& request, MeshAxis axis, Collective collective) {
   const int64_t ranks_per_machine = std::max<int64_t>(1, request.ranks.count / request.num_machines);
   const GroupPlaces places = places_of(request, ranks_per_machine, axis);
@@ -238,7 +241,7 @@ double rank_exchange_ms(const PlanRequest& request, Collective collective, doubl
 
 double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use) {
   const double alone = queue == Queue::kToHost ? request.disk.write_gb_per_s : request.disk.read_gb_per_s;
-  // If both directions are active, each gets half of the rate that the disk then has.
+  // If the disk reads and writes at the same time, each direction gets half of the rate that the disk has in this case.
   return bytes / (1e6 * (use == LinkUse::kBothWays ? request.disk.both_gb_per_s / 2 : alone));
 }
 

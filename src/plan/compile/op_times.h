@@ -24,79 +24,79 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
 // Returns the milliseconds of each op of a training program in the request's training bucket.
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 
-// Returns the bytes that the link between a GPU and its host carries per millisecond in one direction, while the other
-// direction is idle (kOneWay) or busy too (kBothWays). On a CPU, where only tests have a host arena, this is the rate of
-// the memory.
+// Returns the bytes per millisecond that the link between a GPU and its host transfers in one direction, while the other direction is
+// idle (kOneWay) or busy too (kBothWays). On a CPU, where only tests have a separate host arena, this is the memory bandwidth.
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// The rate at which a rank sends data to others, and the latency: the time of an operation with very little data.
+// The rate at which a rank sends data to others, and the latency: the time of an exchange with very little data.
 struct RankLink {
   double gb_per_s = 0;
   double latency_ms = 0;
   bool is_measured = false;
 };
-// Returns the rate and the latency of all_reduce between the ranks of a group of the mesh, if bench --links has measured them, and of
-// `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs, the rate is the smaller of two:
-// a share of the nominal rate of the links, and the measured rate of copy engines (hardware/gpu_efficiency.h), and the latency is
-// gpu_exchange_latency_ms() if the group has several ranks in a machine.
+// Returns the rate and the latency of exchanges between the ranks along an axis of the mesh: those of all_reduce if bench --links has
+// measured them, and those of `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs,
+// the rate is the smaller of two: a share of the nominal rate of the links, and the measured rate of copy engines
+// (hardware/gpu_efficiency.h), and the latency is gpu_exchange_latency_ms() if the group has several ranks in a machine.
 //
-// With named links, a group in several machines is limited by the slower one of this rate and the rate of the network: each byte leaves a
-// machine once per ring, through the adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or through their
-// share of the one adapter. Each hop between machines adds kNetworkHopMs.
+// If the user names the links, a group in several machines is limited by the slower one of this rate and the rate of the network: each
+// byte leaves a machine once per ring, through the adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or
+// through their share of the one adapter. Each hop between machines adds kNetworkHopMs.
 RankLink rank_link(const PlanRequest& request, MeshAxis axis = MeshAxis::kData,
                    Collective collective = Collective::kAllReduce);
 
-// Returns the milliseconds of a collective operation in which each rank sends this number of bytes: from the measured curve of
-// the operation, or from the rate and the latency of rank_link().
+// Returns the time in milliseconds of a collective operation in which each rank sends this number of bytes, from measurements for
+// different sizes or, without them, from the rate and the latency of rank_link().
 double rank_exchange_ms(const PlanRequest& request, Collective collective, double sent_bytes,
                         MeshAxis axis = MeshAxis::kData);
 
 // Returns the milliseconds that a disk takes to read or write this number of bytes of states.
 double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use);
 
-// Returns the pause in milliseconds between two consecutive copies in one queue; 0 on a CPU.
+// Returns the pause in milliseconds between two consecutive copies that are enqueued on the same queue; 0 on a CPU.
 double between_copies_ms(const PlanRequest& request);
 
-// Returns the data sheet's rate of matrix products with operands of this type, in GFLOP/s. `fp32`: the way in which fp32 operands are
-// multiplied.
+// Returns the data-sheet rate of matrix products with operands of this type, in GFLOP/s. `fp32` states how fp32 operands are multiplied
+// (for example as tf32).
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 
 // Estimates how long the ops of a program wait for copies between memory spaces and for other ranks. Pure functions;
 // thread-safe.
 
-// An op of another queue than kCompute. It starts at the position `op`, and has ended before the op at `end` starts.
+// An op that runs on a queue for copies or communication, at the same time as ops that compute. It is enqueued at position `op` of the
+// program, and has ended before the op at position `end` starts.
 struct TimedTransfer {
   uint32_t op = 0;
   uint32_t end = 0;
   Queue queue = Queue::kToHost;
-  double bytes = 0;  // bytes moved by a copy, or sent by each rank in a collective operation
-  Collective collective = Collective::kAllReduce;  // the operation, if `queue` is kCommunication
-  MeshAxis axis = MeshAxis::kData;                 // the ranks that take part in the operation
-  bool uses_disk = false;                          // a copy from or to a disk
+  double bytes = 0;  // bytes moved by a copy, or bytes that each rank sends in a collective operation
+  // which collective operation, if `queue` is kCommunication
+  Collective collective = Collective::kAllReduce;
+  MeshAxis axis = MeshAxis::kData;  // axis of the mesh along which the participating ranks differ
+  bool uses_disk = false;           // true for a copy from or to a disk
 };
 
-// Returns the transfers of a graph in the order of their positions.
+// Returns the copies and exchanges between ranks of a graph, in the order of their positions.
 std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& bucket);
 
-// Simulates the queues of a program. `op_ms` contains the time of every op of the program; the function replaces the time
-// of each transfer by the time for which the ops of kCompute wait for it. Requires: program.ops states where each transfer
-// ends.
+// Simulates the queues of a program. `op_ms` contains the time of every op of the program. The function replaces the time of each
+// transfer by the time for which computing ops (queue kCompute) wait for it. Requires: program.ops states where each transfer ends.
 void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
 // Does the same for a program with the given transfers. Requires: `transfers` is in the order of their positions.
 void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                         std::vector<double>& op_ms);
 
-// The times at which an op is issued, starts and ends. An op of kCompute starts when it is issued; a transfer starts when its queue is
-// free.
+// The times at which an op is enqueued, starts and ends. An op of kCompute starts when it is enqueued; a transfer starts when its queue
+// is free.
 struct OpSpan {
   double issued_ms = 0;
   double start_ms = 0;
   double end_ms = 0;
 };
 
-// Simulates the queues as add_transfer_waits() does and returns the span of each op. `op_ms` contains the times of the ops of kCompute; its
-// entries for transfers are not read. Requires: as add_transfer_waits().
+// Simulates the queues as add_transfer_waits() does and returns when each op starts and ends. `op_ms` contains the times of the ops of
+// kCompute; its entries for transfers are not read. Requires: as add_transfer_waits().
 std::vector<OpSpan> op_spans(const ProgramPlan& program, const PlanRequest& request,
                              std::vector<double> op_ms);
 

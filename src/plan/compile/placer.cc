@@ -99,7 +99,7 @@ void Placer::place_persistent() {
   plan_.disk_bytes = ends[index_of(Space::kDisk)];
 }
 
-// Sets the size of the buffer for the next batch: the sum of the bytes of all inputs.
+// Sets the size of the buffer into which the next batch is copied: the sum of the bytes of all inputs.
 void Placer::stage_inputs() {
   if (!plan_.is_on_gpu()) return;
   int64_t bytes = 0;
@@ -134,17 +134,17 @@ void Placer::place_transient() {
 
 namespace {
 
-// Returns the bytes that the allocator keeps between blocks that a library allocates and frees while ops run. The blocks of each bucket
-// have different sizes, and the handles of kernels lie between the blocks of two buckets, so that a new block often does not fit into the
-// memory of an old one. Measured below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs of a BERT of
-// 6 layers with 8 to 76 buckets and blocks of at most 7.7 MiB held 0.5 to 2.7 MiB more per bucket than a run with one
-// bucket; up to 1.8 MiB of it is in the other figures of the plan.
+// Returns the memory that is lost to fragmentation of the heap. While ops run, a library allocates and frees blocks, whose sizes differ
+// between buckets. The handles of kernels are allocated between the blocks of two buckets, so that a new block often does not fit into
+// the memory of an old one. Measured below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs of a BERT of 6 layers
+// with 8 to 76 buckets and blocks of at most 7.7 MiB used 0.5 to 2.7 MiB more per bucket than a run with one bucket; the plan counts up
+// to 1.8 MiB of this elsewhere.
 int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
   constexpr int64_t kMostPerBucket = 4 * kMiB;
   return buckets * std::min(library_bytes / 8, kMostPerBucket);
 }
 
-// Returns the memory that the connections of a GPU with the GPUs of other ranks need.
+// Returns the memory that a GPU needs for its connections with the GPUs of other ranks.
 int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
   int64_t bytes = 0, num_nccl = 0;
   const auto add_axis = [&](int64_t size, bool maps_peers) {
@@ -156,7 +156,7 @@ int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
   add_axis(ranks.pipeline_size, ranks.pipeline_maps_peers);
   if (num_nccl > 0) bytes += kNcclBytes + (num_nccl - 1) * kNcclMoreBytes;
   if (ranks.pipeline_size == 1 || ranks.pipeline_maps_peers) return bytes;
-  // The first and the last stage are connected with each other, and each stage has two connections to each neighbour.
+  // A pipeline stage has two connections with each neighbouring stage. The first and the last stage are also connected with each other.
   const bool is_first = ranks.stage == 0, is_last = ranks.is_last_stage();
   const int64_t num_neighbours = (is_first ? 0 : 1) + (is_last ? 0 : 1);
   return bytes + (is_first || is_last ? kNcclMoreBytes : 0) + 2 * num_neighbours * kNcclMessageBytes;
@@ -176,7 +176,7 @@ void Placer::add_constants() {
   }
   if (plan_.request.async_save && plan_.trains()) {
     plan_.host.checkpoint_bytes = checkpoint_share_bytes(plan_);
-    // If the plan does not fit, it has no buffer for checkpoints, and training waits for each save.
+    // If the plan does not fit otherwise, it leaves out the buffer for saving in the background, and training waits for each save.
     if (!plan_.is_on_gpu() && !plan_.fits()) plan_.host.checkpoint_bytes = 0;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());

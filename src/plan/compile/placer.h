@@ -1,5 +1,5 @@
-// Makes plans from one set of graphs for many bucket sizes, for searches that need hundreds of plans. Everything that depends on the graphs
-// alone is computed once. The class takes ownership of the graphs without copying them. Not thread-safe.
+// Makes plans for many bucket sizes from one set of graphs, for searches that need hundreds of plans. Everything that depends on the
+// graphs alone is computed once. The class takes ownership of the graphs without copying them. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The fields that may differ between the requests that one set of graphs is placed for.
+// Requests that use the same graphs may differ in these fields only.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};
@@ -23,19 +23,18 @@ PlanSizes sizes_of(const PlanRequest& request);
 
 class Placer {
  public:
-  // Requires: what place_plan() requires, for every size that is placed later. Errors: kInternal if the programs
-  // contradict each other.
+  // Requires: for every size that is placed later, what place_plan() requires. Errors: kInternal if the programs contradict each other.
   Placer(const PlanRequest& request, PlanGraphs graphs);
 
-  // Returns the plan that place_plan() makes for the request with these sizes. It is valid until the next
-  // call. Errors: as build_plan(); the previous plan is lost then. Cost: half a millisecond for BERT-large.
+  // Returns the plan that place_plan() would make for the request with these sizes. The reference is valid until the next call. Errors:
+  // as build_plan(); after an error the previous plan is invalid. Cost: half a millisecond for BERT-large.
   const Plan& place(const PlanSizes& sizes);
 
-  // Moves out the plan of the last place(). Requires: place() was called.
+  // Moves the plan of the last call of place() out of this object. Requires: place() was called.
   Plan take() && { return std::move(plan_); }
 
  private:
-  // Calls work(program, placer) for each program of the plan.
+  // Calls work(program, placer) for each program of the plan with its ProgramPlacer.
   template <typename Work>
   void for_each_program(const Work& work);
   void name_parts_of_weights();
@@ -45,7 +44,7 @@ class Placer {
   void add_constants();
 
   Plan plan_;
-  std::vector<ProgramPlacer> placers_;  // one per program, in the order of plan_.programs
+  std::vector<ProgramPlacer> placers_;  // one element per program, in the order of plan_.programs
 };
 
 }  // namespace plimsoll

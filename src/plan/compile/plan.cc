@@ -217,8 +217,8 @@ const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch) {
 
 namespace {
 
-// Lets states on a disk use the memory that a plan leaves below the limit: they are read earlier and written later, while ops
-// run, so that a step takes less time. Returns the given plan if that does not fit.
+// If optimizer states are on a disk, uses the memory that a plan leaves below the limit to read them earlier and write them later, while
+// ops run, so that a step takes less time. Returns the given plan if the changed one does not fit.
 Plan plan_with_spare_memory(Plan plan, const PlanRequest& request,
                             const std::function<PlanGraphs(const PlanRequest&)>& graphs_of) {
   PlanRequest roomy = request;
@@ -250,7 +250,7 @@ Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan =
       request.ranks.pipeline_size > 1 ? build_stage_plan(request) : plan_within_limit(request, build_graphs);
-  // In a pipeline, the ops of a forced kernel may be in any stage, so build_stage_plan() checks them.
+  // In a pipeline, the ops that a forced kernel (--kernels) is for may be in any stage, so build_stage_plan() checks these arguments.
   if (!plan.is_pipelined()) {
     std::vector<std::string> unused = request.device.forced_kernels;
     remove_used_kernels(unused, plan.programs);

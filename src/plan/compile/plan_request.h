@@ -1,5 +1,5 @@
-// The request that a plan is made from: all that determines what a run does and holds. Plain values, the same on
-// every machine; plan/request makes them from arguments, and the plan keeps the request that it was made from.
+// The request that a plan is made from: everything that determines what a run does and how much memory it needs. It consists of plain
+// values and does not depend on the machine that plans. The code in plan/request makes it from arguments, and the plan keeps a copy.
 //
 // GraphRequest contains everything that determines the graphs, and is compared as a whole: a search builds graphs once for all requests
 // with equal GraphRequests. The other fields of PlanRequest determine sizes, kernels, times and offsets.
@@ -34,26 +34,29 @@ struct ModelOptions {
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
   double z_coefficient =
-      0.0;  // factor of the z-loss in training; Requires: 0 unless the task predicts tokens
-  // The share of tokens that have a label, on average. If it is below 1, heads compute only the rows of tokens with a label.
+      // weight of the z-loss (a penalty on large logits) in training; Requires: 0 unless the task predicts tokens
+      0.0;
+  // The share of tokens that have a label, on average. If it is below 1, the head of the model computes only the rows of tokens with a
+  // label.
   double label_share = 1.0;
-  bool outputs_logits = true;  // an evaluation copies the logits to the host; Requires: the task has logits
-  std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
-  // Factors on the learning rate, by patterns for names of parameters.
+  // true if an evaluation copies the logits to the host; Requires: the task has logits
+  bool outputs_logits = true;
+  std::vector<std::string> freeze = {};  // patterns for the names of parameters that are not trained
+  // Factors on the learning rate of the parameters whose names match a pattern.
   std::map<std::string, double> rate_factors = {};
   std::optional<LoraConfig> lora = {};
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };
 
-// The data types that values are stored in and that matrix products compute in.
+// The data types in which values are stored and matrix products are computed.
 struct PrecisionOptions {
   // Data type of the weights, and of the activations unless `activation_dtype` is set.
   DType dtype = DType::kF32;
-  // kBF16 and kF16 are mixed precision with fp32 master weights; kF16 also scales the loss.
+  // kBF16 and kF16 select mixed precision with fp32 master weights; with kF16 the loss is also scaled.
   std::optional<DType> activation_dtype = {};
   // Computes the matrix products of training from 8-bit floating-point codes. Requires: 16-bit activations.
   bool fp8 = false;
-  // Computes the codes of weights in each micro-batch instead of keeping them from one update to the next.
+  // Converts weights to 8-bit codes in each micro-batch instead of keeping the codes from one update to the next.
   bool fp8_codes_at_use = false;
   // Data type of gradients of weights that matrix products read in 16 bits. If it is not set, these gradients are fp32 where they are
   // accumulated over micro-batches, and have the type of the activations otherwise.
@@ -75,107 +78,111 @@ struct UpdateOptions {
   OptimizerConfig optimizer = {};
   // Updates each weight as soon as its gradient is complete. Requires: no gradient clipping, no accumulation, no fp16.
   bool in_backward = false;
-  // Stores optimizer states, and the parts of weights that only updates read, in host memory.
+  // Stores optimizer states in host memory, and also the parts of weights that only updates read.
   bool offload_states = false;
-  // With `offload_states`: stores them in a file on a disk.
+  // With `offload_states`: stores them in a file on a disk instead of host memory.
   bool states_on_disk = false;
-  // The largest number of elements per update with `offload_states`, and per group of rows of an embedding table's gradient if that is
-  // computed some rows at a time. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out takes less time than the backward
-  // pass of a layer of BERT-large, which runs at the same time. With half as many elements, captured graphs would take 3 MiB more for that
-  // model, and the peak would stay the same.
+  // The largest number of elements that one update op processes with `offload_states`, and the largest group of rows of an embedding
+  // table's gradient if the gradient is computed some rows at a time. 2 Mi elements have 16 MiB of AdamW moments. Copying these to the
+  // device and back takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as many
+  // elements, captured graphs would take 3 MiB more for that model, and the peak would stay the same.
   int64_t elements_at_once = int64_t{2} << 20;
   friend bool operator==(const UpdateOptions&, const UpdateOptions&) = default;
 };
 
-// The device, as far as it determines which kernels exist.
+// The properties of the device that determine which kernels exist.
 struct DeviceOptions {
   KernelDevice kind = KernelDevice::kCpu;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   GpuTarget gpu = {};              // used if `kind` is kCuda
-  bool reference_kernels = false;  // selects the plain reference kernels only
-  // Implementations of the catalog, each of which is the only candidate for its kernel. At most one per kernel.
+  bool reference_kernels = false;  // true if only the plain reference kernels are used
+  // Implementations in the kernel catalog that the user forces. Each is the only candidate for its kernel. At most one per kernel.
   std::vector<std::string> forced_kernels = {};
 
   bool is_gpu() const { return kind == KernelDevice::kCuda; }
-  // Returns true if the device multiplies bf16.
+  // Returns true if the device can multiply bf16.
   bool has_bf16() const { return is_gpu() ? gpu.bf16_tflops > 0 : has_bf16_products(isa); }
   bool has_tf32() const { return is_gpu() && gpu.tf32_tflops > 0; }
-  // Returns true if the device multiplies fp8. On a CPU only the reference kernels do.
+  // Returns true if the device can multiply fp8. On a CPU only the reference kernels can.
   bool has_fp8() const { return is_gpu() ? gpu.sm >= kOldestSmOfFp8 : reference_kernels; }
   friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
 };
 
 // The sizes that a plan for the generation of texts has room for.
 struct GenerationSizes {
-  int64_t longest_prompt = 0;        // tokens; 0: the plan generates no text
-  int64_t max_new_tokens = 0;        // largest number of new tokens after any prompt
-  int64_t prompts_at_once = 1;       // number of prompts whose texts are generated together
-  int64_t sequences_per_prompt = 1;  // number of sequences that exist at the same time: beams, or texts
-  int64_t texts_per_prompt = 1;      // number of texts that are returned
-  // The number of largest logits per sequence from which the host selects the next token; 0: the host reads all logits.
+  int64_t longest_prompt = 0;   // in tokens; 0 if the plan generates no text
+  int64_t max_new_tokens = 0;   // largest number of tokens that are generated per prompt
+  int64_t prompts_at_once = 1;  // number of prompts whose texts are generated together
+  // number of sequences generated at the same time per prompt: beams, or sampled texts
+  int64_t sequences_per_prompt = 1;
+  int64_t texts_per_prompt = 1;  // number of texts returned per prompt
+  // The host selects the next token from this number of largest logits per sequence. 0: the host reads all logits.
   int64_t candidates = 0;
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
 };
 
 inline constexpr int64_t kKvPageSize = 16;  // tokens per page
 
-// The KV cache of a plan that generates text: pages of tokens, which sequences that continue the same text share.
+// The KV cache of a plan that generates text. It consists of pages of tokens; sequences with the same beginning share pages.
 struct GenerationOptions {
-  int64_t num_pages = 0;  // 0: the plan generates no text
+  int64_t num_pages = 0;  // 0 if the plan generates no text
   int64_t page_size = kKvPageSize;
   int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
-  GenerationSizes sizes = {};      // the sizes from which the other fields follow
+  GenerationSizes sizes = {};      // the sizes from which the other fields are computed
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
 // The values that the ranks divide among them; all other values are the same on every rank (Rajbhandari et al., arXiv 1910.02054).
 enum class ZeroStage : uint8_t {
-  kNone,       // nothing
-  kStates,     // stage 1: the states of the optimizer
-  kGradients,  // stage 2: also gradients
-  kWeights,    // stage 3: also weights
+  kNone,       // every rank stores everything
+  kStates,     // ZeRO stage 1: optimizer states are divided
+  kGradients,  // ZeRO stage 2: gradients are divided too
+  kWeights,    // ZeRO stage 3: weights are divided too
 };
 
 // The order in which a stage of a pipeline runs the forward and backward passes of the micro-batches of a step.
 enum class PipelineSchedule : uint8_t {
-  kGpipe,                  // all forward passes, then all backward passes (Huang et al., arXiv 1811.06965)
+  kGpipe,  // all forward passes first, then all backward passes (Huang et al., arXiv 1811.06965)
   kOneForwardOneBackward,  // forward and backward passes alternate, each as early as possible: "1F1B" (Narayanan et al., arXiv 1806.03377)
-  kInterleaved,  // as kOneForwardOneBackward, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
+  // like kOneForwardOneBackward, with several chunks of layers per stage (Narayanan et al., arXiv 2104.04473)
+  kInterleaved,
 };
 
-// The ranks of a run and how they exchange gradients. Ranks of the same stage have the same plan.
+// The ranks of a run and how they exchange gradients. All ranks of the same pipeline stage have the same plan.
 struct RankOptions {
   int64_t count = 1;
   // The number of ranks of a tensor-parallel group, which divide the weights of the layers and read the same batches. Requires: a divisor
   // of `count`; 1 if the ranks divide optimizer states.
   int64_t tensor_size = 1;
-  // The ranks of a tensor-parallel group divide the rows of activations outside the products that they divide (Korthikanti et al., arXiv
-  // 2205.05198). Requires: without effect if tensor_size is 1; otherwise the tokens of every batch are multiples of row_multiple().
+  // Sequence parallelism: between the matrix products that the ranks of a tensor-parallel group divide, each rank computes only a part of
+  // the rows of activations (Korthikanti et al., arXiv 2205.05198). Requires: without effect if tensor_size is 1; otherwise the tokens of
+  // every batch are multiples of row_multiple().
   bool sequence_parallel = false;
   // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
   // number of layers.
   int64_t pipeline_size = 1;
-  int64_t stage = 0;  // the stage that the plan is for
+  int64_t stage = 0;  // the pipeline stage that the plan is for
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
-  // The number of chunks of neighbouring layers that a stage has. With P stages, stage r has the chunks r, r + P, r + 2 P, ... of the
-  // model. Requires: 1, or at least 2 if `schedule` is kInterleaved; chunks x stages is at most the number of layers.
+  // The number of chunks of neighbouring layers per stage. With P stages, stage r has the chunks r, r + P, r + 2 P, ... of the model.
+  // Requires: 1, or at least 2 if `schedule` is kInterleaved; chunks x stages is at most the number of layers.
   int64_t chunks = 1;
-  // The first layer of each stage, or, if stages have several chunks, of each chunk of the model. If it is empty, build_plan() chooses it
+  // The number of the first layer of each stage or, if stages have several chunks, of each chunk. If it is empty, build_plan() chooses it
   // such that the slowest stage is as fast as possible, and begin_graphs() gives each stage the same number of layers.
   std::vector<int64_t> first_blocks = {};
   ZeroStage zero_stage = ZeroStage::kNone;
-  // The first rank stores all optimizer states, makes all updates and sends the new weights to the other ranks, as PyTorch's DataParallel
-  // does. Each rank reserves the memory of the first one, because all have the same plan. Requires: zero_stage is kStates.
+  // The first rank stores all optimizer states, makes all updates and sends the new weights to the other ranks, like PyTorch's
+  // DataParallel. Every rank reserves as much memory as the first one, because all have the same plan. Requires: zero_stage is kStates.
   bool updates_on_first = false;
-  // Stage 3 divides weights of at least this many elements: DeepSpeed's stage3_param_persistence_threshold.
+  // ZeRO stage 3 divides only weights with at least this many elements, like DeepSpeed's stage3_param_persistence_threshold.
   int64_t least_divided_elements = 100'000;
-  // Stage 3 keeps gathered weights from the forward to the backward pass: PyTorch's reshard_after_forward=False.
+  // ZeRO stage 3 keeps gathered weights from the forward to the backward pass instead of gathering them twice, like PyTorch's
+  // reshard_after_forward=False.
   bool keeps_gathered = false;
-  // The smallest number of bytes of gradients that one collective operation sums over the ranks; the last operation may sum fewer.
-  // PyTorch's DDP has the same default (bucket_cap_mb).
+  // Gradients are summed over the ranks in groups: one collective operation sums at least this number of bytes, except that the last one
+  // may sum fewer. PyTorch's DDP has the same default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
-  // True if the GPUs along an axis of the mesh (data, tensor, pipeline) map each other's memory instead of using NCCL.
+  // True for an axis of the mesh (data, tensor, pipeline) if the GPUs along it access each other's memory directly instead of using NCCL.
   bool maps_peers = false;
   bool tensor_maps_peers = false;
   bool pipeline_maps_peers = false;
@@ -183,8 +190,8 @@ struct RankOptions {
   // Returns the number of groups of ranks that read different batches.
   int64_t data_size() const { return count / (tensor_size * pipeline_size); }
   bool divides_rows() const { return sequence_parallel && tensor_size > 1; }
-  // The tokens of a bucket are rounded up to a multiple of this number. The part of a rank has a multiple of 8 rows, so that it begins at a
-  // multiple of 16 bytes and of a block of random numbers.
+  // The tokens of a bucket are rounded up to a multiple of this number, so that each rank gets the same number of rows, a multiple of 8.
+  // Its part then begins at a multiple of 16 bytes, and at the start of a block of random numbers.
   int64_t row_multiple() const { return divides_rows() ? 8 * tensor_size : 1; }
   bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
   int64_t num_chunks_of_model() const { return pipeline_size * chunks; }
@@ -193,8 +200,8 @@ struct RankOptions {
 };
 
 struct GraphRequest {
-  bool train = true;     // the plan has a program for training
-  bool evaluate = true;  // the plan has a program for evaluation and prediction
+  bool train = true;     // true if the plan has a program for training
+  bool evaluate = true;  // true if the plan has a program for evaluation and prediction
   ModelOptions model = {};
   PrecisionOptions precision = {};
   UpdateOptions update = {};
@@ -205,75 +212,79 @@ struct GraphRequest {
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
-// The sizes of batches. A bucket is the largest batch of the run's data in its order, or batch size x maximum length
-// if the data is not known.
+// The sizes of batches. A bucket is the size of the largest batch of the run's data in its order, or batch size x maximum length if the
+// data is not known.
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
-  Bucket generate = {};            // the largest numbers of new tokens and of sequences in a run of the model
-  int64_t accumulation_steps = 1;  // micro-batches per update
+  // for text generation: the largest number of new tokens and of sequences in one run of the model
+  Bucket generate = {};
+  int64_t accumulation_steps = 1;  // number of micro-batches per update
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };
 
-// Decides where updates with offloaded states run: in the step itself or in the forward pass of the next step (the
-// pass updates_at_use). kWhereFaster: where the estimated step is shorter. kAlways: in the next forward pass whenever
-// that is possible.
+// States where updates with offloaded states run: in the step itself or in the forward pass of the next step (the pass updates_at_use).
+// kWhereFaster: where the step is estimated to be shorter. kAlways: in the next forward pass whenever that is possible.
 enum class UpdatesAtUse : uint8_t { kWhereFaster, kAlways };
 
-// The use of host memory for values that the device does not need all the time, and when they are transferred.
+// States which values are stored in host memory while the device does not need them, and when they are transferred.
 struct OffloadOptions {
-  // Stores values that are saved for the backward pass in host memory if they have at least `least_bytes`.
+  // Offloads values that are saved for the backward pass to host memory if they have at least `least_bytes`.
   bool activations = false;
   int64_t least_bytes = int64_t{1} << 20;
-  // With `activations`: keeps values on the device if they fit below the peak, which depends on the bucket.
+  // With `activations`: keeps a value on the device if it fits into memory that is unused at that time. How much is unused depends on the
+  // bucket.
   bool saved_in_headroom = true;
-  // With UpdateOptions::offload_states: transfers states to the device as early as memory below the peak allows,
-  // which depends on the bucket, instead of right before their update.
+  // With UpdateOptions::offload_states: transfers states to the device as early as unused memory allows, instead of right before their
+  // update. How much memory is unused depends on the bucket.
   bool early_states = true;
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
-  // With `early_states`: the bytes by which early transfers may raise the peak. If this is less than a twentieth of the transient bytes,
-  // that twentieth is used instead.
+  // With `early_states`: early transfers may raise the peak by this number of bytes, or by a twentieth of the transient bytes if that is
+  // more.
   int64_t extra_state_bytes = 0;
   friend bool operator==(const OffloadOptions&, const OffloadOptions&) = default;
 };
 
-// States when the training program computes logits in chunks of rows instead of all at once: kAuto only if they are larger than
+// States whether the training program computes logits in chunks of rows instead of all at once. kAuto: only if the logits are larger than
 // kMostLogitsBytes.
 enum class ChunkedLoss : uint8_t { kAuto, kAlways, kNever };
 
-// A GPU keeps at most as many captured segments (CUDA graphs) as training has in this number of buckets. Those of evaluation count towards
-// this limit. The least recently used one is dropped first.
+// Limits the number of CUDA graphs that a GPU keeps: three segments (forward, backward, optimizer) in this number of buckets. Graphs of
+// evaluation count towards this limit. The least recently used graph is dropped first.
 inline constexpr int kMaxCapturedBuckets = 32;
 inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
 
-// The number of buckets in which a segment runs at least twice during the run: a GPU captures it the second time.
+// The number of buckets in which a segment runs at least twice during the run. A GPU captures a segment as a CUDA graph when it runs for
+// the second time.
 struct CapturedBuckets {
-  int train = kMaxCapturedBuckets;     // forward and backward, once per micro-batch
-  int update = kMaxCapturedBuckets;    // the optimizer, once per step; at most `train` of these count
-  int evaluate = kMaxCapturedBuckets;  // the evaluation program
+  int train = kMaxCapturedBuckets;  // forward and backward segments, which run once per micro-batch
+  // optimizer segment, which runs once per step; at most `train` of these count
+  int update = kMaxCapturedBuckets;
+  int evaluate = kMaxCapturedBuckets;  // segment of the evaluation program, which runs once per batch
   friend bool operator==(const CapturedBuckets&, const CapturedBuckets&) = default;
 };
 
 // How a GPU's library of matrix products is used.
 struct GpuProductOptions {
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // workspace of each matrix product
-  TuningTable tuning = {};  // chosen algorithms; if empty, the library's first choices
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // size of the workspace of each matrix product
+  TuningTable tuning = {};  // tuned algorithms of matrix products; if empty, the library chooses
   friend bool operator==(const GpuProductOptions&, const GpuProductOptions&) = default;
 };
 
-// The bytes that the process holds on the host outside the arena.
+// The bytes of host memory that the process uses outside the arena.
 struct HostMemory {
-  int64_t process_bytes = 0;  // program, libraries and their working memory, as measured: see src/hardware/
-  int64_t data_bytes = 0;     // tokenized data, tables of labels, batches made in advance
+  int64_t process_bytes = 0;  // program, libraries and their working memory, as measured (src/hardware/)
+  int64_t data_bytes = 0;     // tokenized data, tables of labels, and batches that are prepared in advance
   int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
-  // The peak of the whole process while it read data files, before it allocated the arena. It is not part of total(): if it is larger than
-  // what the rest of the run holds, the plan adds the difference to data_bytes.
+  // The peak of the whole process while it reads data files, before it allocates the arena. It is not part of total(). If it is larger
+  // than the memory that the rest of the run needs, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
-  int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
-  // The memory that the library of a kernel allocates itself while the kernel runs, and the part of it that the allocator keeps afterwards.
-  // Computed by the planner.
+  // number of buckets for which ops have been prepared (addresses and sizes filled in)
+  int64_t bound_buckets = 0;
+  // Memory that libraries used by kernels allocate while a kernel runs, and the part of it that the allocator keeps afterwards. Computed
+  // by the planner.
   int64_t library_bytes = 0;
-  // The buffer from which a checkpoint is written in the background; see checkpoint_share.h. Computed by the planner.
+  // The host buffer from which a checkpoint is written while training continues (checkpoint_share.h). Computed by the planner.
   int64_t checkpoint_bytes = 0;
   int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes + checkpoint_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
@@ -284,20 +295,23 @@ struct PlanRequest : GraphRequest {
   RecomputeChoice recompute = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   OffloadOptions offload = {};
-  CapturedBuckets captured_buckets = {};  // on a GPU: the buckets of the run, if its data and steps are known
+  // for GPUs: the buckets that the run will capture, if its data and steps are known
+  CapturedBuckets captured_buckets = {};
   GpuProductOptions products = {};
-  CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
-  MeasuredLinks links = {};             // measured times of exchanges between the ranks; empty: assumed rates
-  RankLinks named_links = {};           // links whose nominal rates are used instead of `links`; may be empty
-  int64_t num_machines = 1;             // the number of machines of the ranks; used with named_links
-  DiskRates disk = {};                  // rates of the disk that stores optimizer states
+  // measurements that correct estimated times on a CPU; if empty, nothing is corrected
+  CpuCalibration cpu_calibration = {};
+  MeasuredLinks links = {};  // measured times of exchanges between ranks; if empty, rates are assumed
+  // links named by the user, whose nominal rates replace `links`; may be empty
+  RankLinks named_links = {};
+  int64_t num_machines = 1;  // number of machines on which the ranks run; used with named_links
+  DiskRates disk = {};       // rates of the disk that stores optimizer states
   HostMemory host = {};
-  // Reserves host memory for a copy of the state of a step, from which a checkpoint is written while training continues. On a CPU,
-  // the plan has no such buffer if it would exceed the memory limit.
+  // Reserves host memory for a copy of the state, from which a checkpoint is written while training continues. On a CPU, the plan leaves
+  // this buffer out if it would exceed the memory limit.
   bool async_save = false;
   std::optional<int64_t> memory_limit_bytes = {};
-  // Gives each buffer its own addresses, which no other buffer uses. The executor then allocates each buffer separately, so that sanitizers
-  // detect accesses out of bounds.
+  // For debugging: no two buffers share addresses. The executor then allocates each buffer separately, so that sanitizers detect accesses
+  // out of bounds.
   bool separate_buffers = false;
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };

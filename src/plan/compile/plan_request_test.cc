@@ -1,4 +1,5 @@
-// Tests that the comparison of two GraphRequests, the part of a request that determines graphs, compares every field.
+// Tests that the comparison of two GraphRequests compares every field. A GraphRequest is the part of a plan request that determines
+// graphs, and a search reuses graphs if two of them are equal.
 #include "plan/compile/plan_request.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Counts the fields of each part of a request. If a field is added, this function does not compile, as a reminder to
-// add a case to kChanges.
+// Counts the fields of each part of a request. If someone adds a field, this function does not compile, which reminds them to add a case
+// to kChanges.
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;

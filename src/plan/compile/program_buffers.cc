@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Finds values that need no memory: outputs that no op reads and that their kernel need not write.
+// Finds values that need no memory: outputs that no op reads and that the kernel of their op may leave out.
 std::vector<bool> find_placeless(const Graph& graph) {
   std::vector<bool> read(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
@@ -39,8 +39,8 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// A program repeats, so its positions form a cycle. This class cuts the cycle into a line: the positions from the cut
-// on come first, and those before the cut follow.
+// Converts positions in a program to positions counted from a cut. A program runs again and again, so its positions form a cycle. The cut
+// is where the cycle starts for the layout: the positions from the cut on come first, and those before the cut follow.
 class Cut {
  public:
   Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
@@ -53,10 +53,9 @@ class Cut {
   uint32_t num_positions_;
 };
 
-// Places buffers that are live on both sides of the cut from the top of the region downwards, in the order in which they are written. They
-// do not overlap, and if the value that was written last is read first, the bytes that they occupy shrink and grow without gaps. All other
-// buffers are placed from the bottom, as in a region without such a stack. Returns offsets from the top, and the bytes at each position
-// from the cut on.
+// Places the buffers that are live across the cut at the top of the region, as a stack that grows downwards, in the order in which they
+// are written. They do not overlap. If the value that was written last is read first, the stack grows and shrinks without gaps. Sets the
+// offsets of these buffers relative to the top, and returns the height of the stack at each position, counted from the cut.
 std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
   std::vector<int64_t> hanging;
   if (buffers.empty()) return hanging;
@@ -72,7 +71,7 @@ std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_posi
   return hanging;
 }
 
-// Places the other buffers below the stack at the top.
+// Places the buffers that are not in the stack, below the stack.
 Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};
@@ -87,8 +86,8 @@ Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hang
   return layout;
 }
 
-// Replaces each buffer that is live at the end of one run and at the start of the next by two buffers, one for each
-// run.
+// Replaces each buffer that is live at the end of one run of the program and at the start of the next run by two buffers, one for each of
+// these intervals.
 void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
   const size_t n = buffers.size();
   for (size_t i = 0; i < n; ++i) {
@@ -127,7 +126,7 @@ ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucke
                     .first = range.first,
                     .last = range.last});
   }
-  // A queued op uses its scratch memory while later ops run.
+  // An op on a queue for copies or communication runs at the same time as later ops, so its scratch memory stays live until it ends.
   auto queued = queued_.begin();
   for (uint32_t i = 0; i < scratch_bytes.size(); ++i) {
     TransientBuffer scratch{.op = i, .first = i, .last = i};

@@ -1,4 +1,4 @@
-// Finds kernels, buffers and offsets of one program, for many buckets. Lifetimes and purposes of buffers are the same in every bucket and
+// Finds kernels, buffers and offsets of one program for many buckets. Lifetimes and purposes of buffers are the same in every bucket and
 // are computed once. Not thread-safe.
 #pragma once
 
@@ -13,17 +13,17 @@ namespace plimsoll {
 
 class ProgramPlacer {
  public:
-  // Adds the program's persistent values to the plan's list, which both programs share. Errors: kInternal
-  // if the programs contradict each other.
+  // Adds the program's persistent values to the plan's list, which all programs share. Errors: kInternal if programs contradict each
+  // other.
   ProgramPlacer(Plan& plan, ProgramPlan& program);
 
-  // Grows the persistent buffers that the program uses to the sizes that its bucket needs.
+  // Increases the sizes of the persistent buffers that the program uses to those that its bucket needs.
   void grow_persistent(Plan& plan, const ProgramPlan& program) const;
-  // Computes kernels, ladder and buffers for program.bucket, with offsets from the start of the program's
+  // Chooses kernels, computes the ladder, and places the buffers for program.bucket. Offsets count from the start of the program's
   // transient regions.
   void lay_out(ProgramPlan& program, const PlanRequest& request);
-  // Converts offsets within the transient regions to offsets within the arenas; the regions start at
-  // `begin` and `host_begin`. Requires: persistent buffers have their offsets.
+  // Converts offsets within the transient regions to offsets within the arenas; the regions start at `begin` and `host_begin`. Requires:
+  // the offsets of persistent buffers are set.
   void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) const;
 
  private:
@@ -40,8 +40,8 @@ class ProgramPlacer {
   ProgramBuffers buffers_;
   uint32_t cut_at_;
   std::vector<Persistent> persistent_;
-  std::vector<uint32_t> roots_;      // the root of each value
-  std::vector<uint32_t> buffer_of_;  // the index in Plan::persistent of each root that is persistent
+  std::vector<uint32_t> roots_;      // index of the root of each value (the value that owns the memory)
+  std::vector<uint32_t> buffer_of_;  // for each root that is persistent, its index in Plan::persistent
 };
 
 }  // namespace plimsoll

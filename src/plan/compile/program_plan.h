@@ -17,8 +17,8 @@
 
 namespace plimsoll {
 
-// Returns the alignment of buffers in an arena: a cache line on a CPU; on a GPU the alignment that copy engines and libraries of matrix
-// products prefer.
+// Returns the alignment of buffers in an arena. On a CPU this is a cache line; on a GPU it is the alignment that copy engines and
+// libraries of matrix products prefer.
 constexpr int64_t arena_alignment(KernelDevice device) {
   return device == KernelDevice::kCpu ? 64 : 256;
 }
@@ -28,27 +28,28 @@ constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Returns the number of bytes that a persistent buffer takes in a space. A buffer on a disk consists of whole blocks.
+// Returns the number of bytes that a persistent buffer takes in a memory space. On a disk, a buffer consists of whole blocks.
 constexpr int64_t bytes_in_space(int64_t bytes, Space space, KernelDevice device) {
   return space == Space::kDisk ? rounded_up_to_blocks(bytes) : bytes_in_arena(bytes, device);
 }
 
-// How one op runs.
+// The plan of one op: its kernel, its scratch memory, and the queue on which it runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
-  std::vector<Refusal> refused = {};  // faster rows that declined, and why
+  std::vector<Refusal> refused = {};  // faster implementations that do not support the op, and why
   int64_t scratch_offset = -1;        // offset from the start of the arena
   int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
-  Queue queue = Queue::kCompute;      // if it is not kCompute, later ops run at the same time as this op
-  uint32_t queue_end = 0;    // if not kCompute: this op has ended before the op at this position starts
-  bool is_deferred = false;  // the op does work of the previous run, and is skipped if that work is done
-  bool uses_disk = false;    // the op is a copy from or to a disk
-  uint32_t kind = kNoKind;   // index of the kind of the op in OpKinds (graph/analysis/analysis.h)
+  Queue queue = Queue::kCompute;      // if not kCompute, the op runs at the same time as later ops
+  uint32_t queue_end = 0;  // for other queues than kCompute: the op ends before the op at this position
+  // The op completes work of the previous run of the program, and is skipped if that work is already done.
+  bool is_deferred = false;
+  bool uses_disk = false;   // true for a copy from or to a disk
+  uint32_t kind = kNoKind;  // index of the kind of the op in OpKinds (graph/analysis/analysis.h)
   static constexpr uint32_t kNoKind = std::numeric_limits<uint32_t>::max();
   bool is_queued() const { return queue != Queue::kCompute; }
 };
 
-// The purpose of a transient buffer, in the terms of the anatomy of memory.
+// The use of a transient buffer, as in the tables of memory by purpose.
 enum class Purpose : uint8_t {
   kWeights,
   kOptimizerStates,
@@ -63,63 +64,64 @@ inline constexpr int kNumPurposes = 8;
 std::string_view purpose_name(Purpose purpose);
 
 struct TransientBuffer {
-  ValueId root = kNoValue;  // kNoValue for scratch
-  uint32_t op = 0;          // the op that uses the scratch memory
+  ValueId root = kNoValue;  // the value whose memory this is; kNoValue for scratch memory
+  uint32_t op = 0;          // for scratch memory: index of the op that uses it
   Purpose purpose = Purpose::kTemporary;
   int64_t offset = 0;  // offset from the start of the arena
   int64_t bytes = 0;
-  uint32_t first = 0;  // the position of the first op that uses it
-  uint32_t last = 0;   // the position of the last one
-  int64_t slot = 0;    // the slot that contains the buffer; see ProgramPlan::num_slots
+  uint32_t first = 0;  // position of the first op that uses the buffer
+  uint32_t last = 0;   // position of the last op that uses the buffer
+  int64_t slot = 0;    // number of the slot that contains the buffer; see ProgramPlan::num_slots
 };
 
-// The choice of where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
-// Contains the estimated time of a step for each, which is infinity if there is no such plan.
+// The decision where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
+// Contains the estimated step time for both, which is infinity if the plan is impossible.
 struct UpdatePlace {
   bool is_at_use = false;
-  double at_use_ms = std::numeric_limits<double>::infinity();  // infinity, or at least in_step_ms
+  double at_use_ms = std::numeric_limits<double>::infinity();  // infinity unless is_at_use
   double in_step_ms = std::numeric_limits<double>::infinity();
 };
 
-// The slots of one chunk of a pipeline stage: their start in the arena, the bytes of one slot, and their number.
+// The slots of one chunk of a pipeline stage: the offset in the arena at which they start, the bytes of one slot, and their number. A
+// slot contains the activations of one micro-batch.
 struct ChunkSlots {
   int64_t begin = 0;
   int64_t bytes = 0;
   int64_t count = 1;
 };
 
-// The buffers of a program in the arena of the host, and their bytes.
+// The buffers of a program in the arena in host memory, and their bytes.
 struct HostBuffers {
   std::vector<TransientBuffer> buffers = {};
   int64_t transient_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
+  int64_t lower_bound_bytes = 0;  // lower bound of transient_bytes for any layout
 };
 
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
-  Bucket bucket = {};  // the largest
+  Bucket bucket = {};  // the largest bucket
   std::vector<Bucket> ladder =
-      {};  // the buckets that a batch may run in, smallest first; the last is `bucket`
-  // The offset of each value from the start of its space's arena; -1 for values without memory.
+      {};  // the buckets in which a batch may run, smallest first; the last is `bucket`
+  // The offset of each value in the arena of its memory space; -1 for values without memory.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
-  std::vector<TransientBuffer> buffers = {};  // buffers in the device's arena
+  std::vector<TransientBuffer> buffers = {};  // buffers in the arena of the device
   HostBuffers host = {};
-  // The number of micro-batches whose forward pass may have run and whose backward pass has not. Values that are saved for the
-  // backward pass are in slots, one per micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With one
-  // slot, the layout places these values like all others, and slot_bytes is 0.
+  // The number of micro-batches for which values saved for the backward pass exist at the same time. These values are in slots, one per
+  // micro-batch, which follow each other from slots_begin on; offsets are those in slot 0. With one slot, the layout places these values
+  // like all others, and slot_bytes is 0.
   int64_t num_slots = 1;
   int64_t slot_bytes = 0;
   int64_t slots_begin = 0;
   // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
   // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
   std::vector<ChunkSlots> chunk_slots = {};
-  // Returns the slot of a micro-batch of a step in a chunk.
+  // Returns the number of the slot that a micro-batch of a step uses in a chunk.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
     return micro_batch % (chunk_slots.empty() ? num_slots : chunk_slots[static_cast<size_t>(chunk)].count);
   }
-  // Returns whether the slots of micro-batches contain this offset.
+  // Returns true if the offset is in one of the slots.
   bool is_in_slots(int64_t offset) const {
     const auto contains = [offset](int64_t begin, int64_t bytes) {
       return offset >= begin && offset < begin + bytes;
@@ -129,7 +131,7 @@ struct ProgramPlan {
       return contains(chunk.begin, chunk.count * chunk.bytes);
     });
   }
-  // Returns the offset of a value in the slot of a micro-batch.
+  // Converts the offset of a value in slot 0 to the offset of the same value in another slot.
   int64_t in_slot(int64_t offset, int64_t slot) const {
     for (const ChunkSlots& chunk : chunk_slots) {
       if (offset >= chunk.begin && offset < chunk.begin + chunk.bytes) return offset + slot * chunk.bytes;
@@ -138,23 +140,24 @@ struct ProgramPlan {
     return offset >= slots_begin && offset < slots_begin + slot_bytes ? offset + slot * slot_bytes : offset;
   }
   int64_t transient_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
-  int64_t library_bytes = 0;      // the most that the library of one of its kernels allocates itself
+  int64_t lower_bound_bytes = 0;  // lower bound of transient_bytes for any layout
+  // the largest number of bytes that the library of one of the kernels allocates by itself
+  int64_t library_bytes = 0;
   std::vector<PassRecord> passes = {};
-  // If some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment after which the next
-  // run has to execute them.
+  // Set if some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment of the next run after which these ops
+  // must have been executed.
   std::optional<Segment> deferred_after = {};
-  // The segments that a GPU cannot capture as CUDA graphs, so that their ops are always started one by one: segments whose copies transfer
-  // activations or access a disk, which threads of the host do, and segments in which a library sends values to other ranks. All other
-  // segments are captured and replayed.
+  // The segments that a GPU cannot capture as CUDA graphs, so that it always starts their ops one by one. These are segments with copies
+  // of activations or from a disk, which host threads execute, and segments in which a library sends values to other ranks.
   std::vector<Segment> never_captured = {};
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();
   }
-  std::optional<UpdatePlace> update_place = {};  // set if the estimated times of both places were compared
+  // set if the step times of both possibilities were estimated
+  std::optional<UpdatePlace> update_place = {};
 };
 
-// The names of the programs of a run.
+// The names that programs of a run may have.
 inline constexpr std::string_view kTrainProgram = "train";
 inline constexpr std::string_view kEvaluateProgram = "evaluate";
 inline constexpr std::string_view kGenerateProgram = "generate";
@@ -162,17 +165,17 @@ inline constexpr std::string_view kGenerateProgram = "generate";
 // The programs of a plan by name, in the order in which they were added.
 class Programs {
  public:
-  // Requires: no program has this one's name.
+  // Requires: no program has the same name.
   ProgramPlan& add(ProgramPlan program);
-  // Returns null if there is no program of this name.
+  // Returns null if there is no program with this name.
   const ProgramPlan* find(std::string_view name) const;
   ProgramPlan* find(std::string_view name);
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  // Errors: kInternal if there is no program of this name.
+  // Errors: kInternal if there is no program with this name.
   const ProgramPlan& at(std::string_view name) const;
   ProgramPlan& at(std::string_view name);
 
-  // Returns the program that was added first: training, if the run trains. Requires: there is a program.
+  // Returns the program that was added first, which is the training program if the run trains. Requires: there is a program.
   const ProgramPlan& first() const { return list_.front(); }
   ProgramPlan& first() { return list_.front(); }
 
@@ -191,17 +194,18 @@ class Programs {
 // same name, in the order of the inputs. Labels that are numbers are fp32.
 std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
-// Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
-// less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on come before them. Every bucket except
-// the largest has room for the number of labels that usual_bucket() returns; the largest bucket has room for a label at each token. The
-// tokens of each bucket are a multiple of `multiple`. Requires: so are those of `largest`.
+// Returns the ladder: the buckets that a program is compiled for, up to `largest`. Token counts increase in steps of a sixteenth of a
+// power of two, at least 16, so that less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on
+// come before them. Every bucket except the largest has room for the number of labels that usual_bucket() returns; the largest bucket has
+// room for a label at each token. The number of tokens of each bucket is a multiple of `multiple`. Requires: the number of tokens of
+// `largest` is one too.
 std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0,
                                 int64_t multiple = 1);
-// Returns the bucket with the labels that a batch of largest.tokens tokens has at most, if each token has a label with the
-// probability `label_share`: the mean, seven standard deviations and 16, rounded up to 16. Fewer than one of 1e11 batches have more labels;
-// such a batch runs in the largest bucket, whose memory the plan reserves.
+// Returns a bucket with as many tokens as `largest` and fewer labels. If each token has a label with the probability `label_share`, the
+// number of labels of a batch is almost never above the returned one: the mean, seven standard deviations and 16, rounded up to 16. Fewer
+// than one of 1e11 batches have more labels; such a batch runs in the largest bucket, whose memory the plan reserves.
 Bucket usual_bucket(const Bucket& largest, double label_share);
-// Returns the smallest bucket that holds the tokens and the labels of a batch. Requires: the tokens fit into the largest bucket.
+// Returns the smallest bucket that has room for the tokens and the labels of a batch. Requires: the tokens fit into the largest bucket.
 const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch);
 
 }  // namespace plimsoll

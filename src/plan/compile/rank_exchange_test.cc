@@ -1,4 +1,4 @@
-// Tests the estimated times of exchanges between ranks: assumed, and from measured curves.
+// Tests the estimated times of exchanges between ranks, both from assumed rates and from measurements.
 #include <gtest/gtest.h>
 
 #include "hardware/gpu_efficiency.h"
@@ -14,7 +14,7 @@ PlanRequest request_of_ranks() {
   return request;
 }
 
-// With 4 ranks, each rank sends 1.5 times the size of the data in an all_reduce and 0.75 times in an all_gather.
+// Among 4 ranks, all_reduce makes each rank send 1.5 times the size of the data, and all_gather 0.75 times.
 MeasuredLinks measured_links() {
   MeasuredLinks links{.exchange = LinkExchange::kGloo, .num_ranks = 4, .date = "2026-11-27"};
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 0.25},
@@ -53,19 +53,20 @@ PlanRequest request_with_links(int64_t count, int64_t machines, const RankLinks&
   return request;
 }
 
-// Ranks of one machine use the links inside it. Operations are assumed to reach the share kGpuShareOfPeerLink of their nominal rate.
+// Ranks of one machine use the links inside it. Operations are assumed to reach the share kGpuShareOfPeerLink of the nominal rate of
+// these links.
 TEST(RankExchange, NamedLinksInsideAMachine) {
   const PlanRequest request = request_with_links(8, 1, {.inside = "pcie4", .between = "ib400"});
   EXPECT_FALSE(rank_link(request).is_measured);
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request).latency_ms, 0.045);
   EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 32e6), 0.025 + 1 / kGpuShareOfPeerLink);
-  // If no link is named, the link of the GPU model is used: 450 GB/s for an H100, of which copy engines reach a part.
+  // If no link is named, the link of the GPU model is used: 450 GB/s for an H100, of which copy engines reach only a part.
   EXPECT_EQ(rank_link(request_with_links(8, 1, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
 
-// A run without named links and without measurements is assumed to use the link of the GPU model, too.
+// A run without named links and without measurements is also assumed to use the link of the GPU model.
 TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   const PlanRequest request = request_with_links(4, 1, {});
   EXPECT_FALSE(rank_link(request).is_measured);
@@ -73,8 +74,8 @@ TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   EXPECT_EQ(rank_exchange_ms(request, Collective::kBroadcast, 0), 0.028);
 }
 
-// Eight adapters of 12.5 GB/s are 100 GB/s, less than copy engines reach; one of 12.5 GB/s for a machine is slower still. all_reduce
-// passes up and down a tree of 3 levels over 8 machines, all_gather a ring of 7 hops.
+// Eight network adapters of 12.5 GB/s have 100 GB/s together, which is less than copy engines reach. One adapter of 12.5 GB/s per machine
+// is slower still. Over 8 machines, all_reduce passes a tree of 3 levels up and down, and all_gather passes a ring with 7 hops.
 TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
   const PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib100"});
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 100);
@@ -83,17 +84,17 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
                    0.045 + 6 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
   EXPECT_DOUBLE_EQ(rank_exchange_ms(request, Collective::kAllGather, 100e6),
                    0.025 + 7 * kNetworkHopMs + 1 / kGpuShareOfPeerLink);
-  // Eight adapters of 50 GB/s would be faster than the copy engines, which therefore limit the rate.
+  // Eight network adapters of 50 GB/s together would be faster than the copy engines of the GPUs, which therefore limit the rate.
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "ib400"})).gb_per_s, kGpuGroupGbPerS);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.inside = "pcie4", .between = "ib400"})).gb_per_s,
             kGpuShareOfPeerLink * 32);
   EXPECT_EQ(rank_link(request_with_links(64, 8, {.between = "eth100"})).gb_per_s, kGpuShareOfPeerLink * 12.5);
-  // A machine with one rank has one adapter, which limits the rate.
+  // With one rank per machine, one network adapter limits the rate.
   EXPECT_EQ(rank_link(request_with_links(8, 8, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 50);
 }
 
-// Eight ranks of a machine that divide the layers exchange activations inside it. Each exchanges gradients with one rank of each other
-// machine, through its own adapter or an eighth of the machine's.
+// Eight ranks of a machine form a tensor-parallel group and exchange activations inside the machine. Each rank exchanges gradients with
+// one rank of every other machine, through an adapter that it has alone or that all eight share.
 TEST(RankExchange, GroupsThatDivideTheLayersStayInAMachine) {
   PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
   request.ranks.tensor_size = 8;
@@ -105,21 +106,21 @@ TEST(RankExchange, GroupsThatDivideTheLayersStayInAMachine) {
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 12.5 / 8);
 }
 
-// Named links replace measurements.
+// Links that the user names replace measurements.
 TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
   PlanRequest request = request_of_ranks();
   request.links = measured_links();
   request.named_links = {.between = "eth10"};
   request.num_machines = 2;
   EXPECT_FALSE(rank_link(request).is_measured);
-  // Processes on CPUs are assumed to exchange 1 GB/s in a machine; 73 % of the adapter's 1.25 GB/s are less, so the adapter limits the
-  // rate.
+  // Processes on CPUs of one machine are assumed to exchange 1 GB/s. Over the network, 73 % of the adapter's 1.25 GB/s are less, so the
+  // adapter limits the rate.
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 1.25);
 }
 
 double waited_ms(const Plan& plan) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
-  // The other ops take no time, so that every exchange is waited for in full.
+  // All other ops take no time, so that no exchange overlaps with computation and each is waited for in full.
   std::vector<double> op_ms(program.graph.ops().size());
   add_transfer_waits(program, plan.request, op_ms);
   double sum = 0;
@@ -131,7 +132,7 @@ TEST(RankExchange, TheExchangesOfAPlanTakeTheMeasuredTimes) {
   PlanRequest request = request_of_ranks();
   EXPECT_GT(waited_ms(build_plan(request)), 0);
   MeasuredLinks links{.num_ranks = 4};
-  // The measured curve has 100 ms for every size, so each operation waits for 100 ms.
+  // In these measurements an operation takes 100 ms for every size, so each operation must be waited for 100 ms.
   links.curves[Collective::kAllReduce] = {{.bytes = int64_t{1} << 40, .median_ms = 100}};
   request.links = links;
   const Plan plan = build_plan(request);
@@ -142,8 +143,8 @@ TEST(RankExchange, TheExchangesOfAPlanTakeTheMeasuredTimes) {
   EXPECT_EQ(waited_ms(plan), 100 * num_exchanges) << "multiples of 100 are exact";
 }
 
-// The pass shard_states replaces each all_reduce by a reduce_scatter and an all_gather. The time of each is interpolated between the
-// measured times of its own operation.
+// The pass shard_states replaces each all_reduce by a reduce_scatter and an all_gather. The time of each of these is interpolated between
+// the measured times of the same operation for smaller and larger data.
 TEST(RankExchange, DividedStatesUseTheCurvesOfTheirOperations) {
   PlanRequest request = request_of_ranks();
   request.ranks.zero_stage = ZeroStage::kStates;

@@ -7,14 +7,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of iterations of an entry without its delay, including the iterations that run nothing because the last round has
-// fewer micro-batches.
+// Returns the number of iterations for which an entry of a schedule runs, not counting its delay. Iterations that run nothing, because
+// the last round has fewer micro-batches than the others, are included.
 int64_t num_units(const ScheduleEntry& entry, int64_t num_micro_batches) {
   const int64_t rounds = (num_micro_batches + entry.round - 1) / entry.round;
   return rounds * entry.round * entry.num_chunks;
 }
 
-// Sets the micro-batch and the chunk of an iteration of an entry, counted without its delay.
+// Computes the micro-batch and the chunk that an entry processes in an iteration, which is counted from the end of the entry's delay.
 void set_unit(const ScheduleEntry& entry, int64_t unit, ScheduledRun& run) {
   const int64_t per_round = entry.round * entry.num_chunks;
   run.micro_batch = unit / per_round * entry.round + unit % entry.round;
@@ -94,8 +94,8 @@ std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int6
   if (ranks.chunks == 1) return {micro_batches_held(ranks, num_micro_batches)};
   const std::vector<ScheduleEntry> schedule = interleaved_step_schedule(ranks);
   std::vector<int64_t> most(static_cast<size_t>(ranks.chunks), 1);
-  // A step of this many micro-batches is sufficient: longer steps only repeat the middle rounds, and shorter steps run fewer passes in the
-  // same order.
+  // A step of this many micro-batches is sufficient to find the largest number of micro-batches in flight: longer steps only repeat the
+  // middle rounds, and shorter steps run fewer passes in the same order.
   const int64_t longest = std::min(num_micro_batches, (2 * ranks.chunks + 4) * ranks.pipeline_size);
   std::vector<int64_t> held(most.size(), 0);
   for (const ScheduledRun& run : all_runs(schedule, longest)) {

@@ -22,7 +22,7 @@ TEST(Schedule, UpdatesInTheBackwardPassAfterTheLearningRateIsKnown) {
   EXPECT_EQ(all_runs(step_schedule(true), 1), expected);
 }
 
-// Tests the order of Megatron's one-forward-one-backward schedule, in which stage s of S keeps at most S - s
+// Tests the order of Megatron's one-forward-one-backward schedule, in which stage s of S stages stores the activations of at most S - s
 // micro-batches.
 TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
   constexpr int64_t kStages = 4;
@@ -49,8 +49,8 @@ TEST(Schedule, ADelayKeepsSeveralMicroBatchesUnderWay) {
   }
 }
 
-// The order of Megatron's interleaved schedule with two stages of two chunks: the first stage runs four chunks forwards first, the last
-// one two.
+// Tests the order of Megatron's interleaved schedule with two stages of two chunks: before its first backward pass, the first stage runs
+// four forward passes of chunks and the last stage two.
 TEST(Schedule, ChunksTakeTurnsInRoundsOfMicroBatches) {
   const auto order = [](int64_t stage, int64_t batches) {
     std::string text;
@@ -65,7 +65,7 @@ TEST(Schedule, ChunksTakeTurnsInRoundsOfMicroBatches) {
   };
   EXPECT_EQ(order(0, 4), "F00 F01 F10 F11 F02 B10 F03 B11 F12 B00 F13 B01 B12 B13 B02 B03 ");
   EXPECT_EQ(order(1, 4), "F00 F01 F10 B10 F11 B11 F02 B00 F03 B01 F12 B12 F13 B13 B02 B03 ");
-  // With three micro-batches, the last round has only one.
+  // Three micro-batches in rounds of two, so the last round has only one micro-batch.
   EXPECT_EQ(order(1, 3), "F00 F01 F10 B10 F11 B11 F02 B00 B01 F12 B12 B02 ");
 }
 

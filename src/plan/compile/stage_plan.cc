@@ -20,8 +20,8 @@
 namespace plimsoll {
 namespace {
 
-// The estimated times of each layer of a model, summed over the passes of a micro-batch, and of the ops before the first and after the last
-// layer.
+// The estimated times of the layers of a model, summed over the forward and backward pass of a micro-batch, and those of the ops before
+// the first layer and after the last one.
 struct LayerTimes {
   std::vector<double> layers;
   double before = 0, after = 0;
@@ -55,7 +55,7 @@ LayerTimes layer_times(const PlanRequest& request) {
   return times;
 }
 
-// Returns the actions of a segment in the order of its ops.
+// Returns the actions of a segment (compute, send, receive) in the order of its ops.
 std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
                                     const std::vector<double>& op_ms, const PlanRequest& request) {
   std::vector<StageAction> actions;
@@ -93,7 +93,7 @@ std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
   return actions;
 }
 
-// Returns the collective operations in which all stages, or the first and the last one, take part.
+// Returns the collective operations in which all pipeline stages, or the first and the last one, take part.
 std::vector<StageExchange> exchanges_of(const ProgramPlan& program) {
   std::vector<StageExchange> exchanges;
   for (const Op& op : program.graph.ops()) {
@@ -144,7 +144,7 @@ StagePlan describe_stage(const Plan& plan, int64_t stage) {
   return result;
 }
 
-// The simulation of stages that run lists of actions.
+// Simulates pipeline stages, each of which executes its list of actions.
 class PipelineClock {
  public:
   using Actions = std::vector<const StageAction*>;
@@ -175,11 +175,11 @@ class PipelineClock {
   }
 
  private:
-  // The values under way from one stage to another through one channel.
+  // The values that have been sent from one stage to another through one channel and not been received yet.
   struct Link {
     std::deque<std::pair<const StageAction*, double>>
-        messages;            // sent values and the times at which they were sent
-    double received_ms = 0;  // the time at which the last value was received
+        messages;            // values in the order of sending, with the times at which they were sent
+    double received_ms = 0;  // time at which the last value was received
   };
 
   // Executes the next action of a stage and returns true, or returns false if the stage must wait for another one.
@@ -212,11 +212,12 @@ class PipelineClock {
   std::vector<Actions> stages_;
   std::vector<size_t> next_;
   std::vector<double> now_ms_, busy_ms_;
-  std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;  // by sender, receiver and channel
+  // the key is the sender, the receiver and the channel
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;
 };
 
-// Each GPU maps the arena of every other stage. The plan of a stage was made without the sizes of the other arenas. Returns the bytes for
-// these mappings that this plan does not contain yet.
+// Returns the bytes that are missing in this plan for mapping the arenas of other stages. Each GPU maps the arena of every other stage,
+// but the plan of a stage was made before the sizes of the other arenas were known.
 int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   int64_t missing = 0;
   for (size_t i = 0; i < stages.size(); ++i)
@@ -224,10 +225,10 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   return missing;
 }
 
-// Proves for every number of micro-batches that a step of the plan may have that no stage waits forever. The order of passes of a stage is
-// periodic, so numbers of micro-batches above twice the number of stages only add repetitions and need no separate check. With several
-// chunks of layers, the period is a round of P micro-batches, and a stage runs up to chunks + 1 rounds of forward passes before the first
-// backward pass.
+// Checks that no stage waits forever, for every number of micro-batches that a step of the plan may have. The order of passes of a stage
+// is periodic, so numbers of micro-batches above twice the number of stages only add repetitions and need no separate check. With several
+// chunks of layers, the period is a round of as many micro-batches as there are stages, and a stage runs up to chunks + 1 rounds of
+// forward passes before the first backward pass.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
   const int64_t chunks = request.ranks.chunks;
@@ -247,12 +248,13 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
                  num_stages);
   std::vector<double> sums{0.0};
   for (const double layer : layers) sums.push_back(sums.back() + layer);
-  // Returns the cost of a stage with the layers [begin, end).
+  // Returns the cost of a stage that has the layers from `begin` to `end` - 1.
   const auto cost = [&](int64_t begin, int64_t end) {
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] + (begin == 0 ? before : 0.0) +
            (end == count ? after : 0.0);
   };
-  // least[s][b]: the cost of the most expensive stage from s on, in the best division in which stage s begins with layer b.
+  // least[s][b] is the result for the stages from s on if stage s begins with layer b: the cost of the most expensive of these stages in
+  // the best division of the remaining layers.
   constexpr double kImpossible = std::numeric_limits<double>::infinity();
   const auto rows = static_cast<size_t>(num_stages), columns = static_cast<size_t>(count) + 1;
   std::vector<std::vector<double>> least(rows, std::vector<double>(columns, kImpossible));
@@ -299,7 +301,7 @@ Plan build_stage_plan(const PlanRequest& request) {
   std::vector<int64_t>& first_blocks = divided.ranks.first_blocks;
   if (first_blocks.empty())
     first_blocks = divide_layers_evenly(times.layers, times.before, times.after, num_chunks);
-  // Returns the number of layers of a chunk of the model.
+  // Returns the number of layers in one chunk of the model.
   const auto blocks_of_chunk = [&](int64_t chunk) {
     const auto i = static_cast<size_t>(chunk);
     return (chunk + 1 < num_chunks ? first_blocks[i + 1] : num_layers) - first_blocks[i];

@@ -13,10 +13,11 @@ namespace {
 
 TEST(DivideLayers, MakesTheSlowestStageAsFastAsPossible) {
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 2}));
-  // The costs before the first layer (embeddings) and after the last layer (head) are taken into account.
+  // The division must take into account the costs of the ops before the first layer (embeddings) and after the last layer (head).
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 0, 2, 2), (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1}, 2, 0, 2), (std::vector<int64_t>{0, 1}));
-  // The slowest stage has a cost of 4. The first stage has as few layers as this permits, because it stores the most activations.
+  // The slowest stage of this division has a cost of 4. The first stage should have as few layers as this permits, because it stores
+  // activations of the most micro-batches.
   EXPECT_EQ(divide_layers_evenly({1, 1, 1, 1, 1, 1}, 1, 3, 3), (std::vector<int64_t>{0, 1, 5}));
   EXPECT_EQ(divide_layers_evenly({5, 1, 1, 1}, 0, 0, 2), (std::vector<int64_t>{0, 1}));
   EXPECT_EQ(divide_layers_evenly({1, 1, 1}, 0, 0, 3), (std::vector<int64_t>{0, 1, 2}));
@@ -30,7 +31,7 @@ StageAction message(StageAction::Kind kind, int64_t peer, const std::string& val
   return {.kind = kind, .peer = peer, .value = value, .bytes = 8, .ms = ms};
 }
 
-// Stages that take 1 ms for a forward and 2 ms for a backward pass, and send one value in each direction.
+// Returns stages that take 1 ms for a forward and 2 ms for a backward pass, and send one value in each direction.
 std::vector<StagePlan> equal_stages(int64_t count, PipelineSchedule schedule, int64_t num_micro_batches,
                                     double transfer_ms = 0) {
   std::vector<StagePlan> stages;
@@ -52,7 +53,8 @@ std::vector<StagePlan> equal_stages(int64_t count, PipelineSchedule schedule, in
   return stages;
 }
 
-// With equal stages the first one computes M (f + b), and the bubble is (P - 1) (f + b): Narayanan et al., arXiv 2104.04473, section 2.2.
+// If all P stages are equal, the first one computes for M (f + b), where M is the number of micro-batches and f and b are the times of a
+// forward and a backward pass. It waits (the bubble) for (P - 1) (f + b): Narayanan et al., arXiv 2104.04473, section 2.2.
 TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
   for (const PipelineSchedule schedule :
        {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {
@@ -66,12 +68,12 @@ TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
       }
     }
   }
-  // A transfer takes its time once per stage and direction in the critical path of one micro-batch.
+  // The time of a transfer is added once per stage and direction, because the first micro-batch has to wait for it.
   EXPECT_DOUBLE_EQ(simulate_step(equal_stages(3, PipelineSchedule::kGpipe, 1, 0.5), 1).step_ms,
                    3 * 3 + 2 * 2 * 0.5);
 }
 
-// Stages of several chunks, each of which takes 1 ms forwards and 2 ms backwards.
+// Returns stages with several chunks, each of which takes 1 ms for a forward and 2 ms for a backward pass.
 std::vector<StagePlan> interleaved_stages(int64_t count, int64_t chunks) {
   std::vector<StagePlan> stages;
   for (int64_t stage = 0; stage < count; ++stage) {
@@ -103,8 +105,8 @@ std::vector<StagePlan> interleaved_stages(int64_t count, int64_t chunks) {
   return stages;
 }
 
-// A stage computes M V chunks, and waits as long as P - 1 chunks take: the bubble is smaller by the number of chunks (Narayanan et al.,
-// arXiv 2104.04473, section 2.2).
+// A stage computes V chunks for each of M micro-batches, and waits for as long as P - 1 chunks take. The bubble is thus smaller than
+// without chunks by a factor of V (Narayanan et al., arXiv 2104.04473, section 2.2).
 TEST(PipelineSimulation, HasASmallerBubbleWithChunks) {
   for (const int64_t stages : {2, 3, 4}) {
     for (const int64_t chunks : {2, 3, 4}) {
@@ -129,7 +131,7 @@ TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatchesWithChunks) {
   }
 }
 
-// A step at the end of an epoch has fewer micro-batches than the schedule was made for.
+// The last step of an epoch may have fewer micro-batches than the schedule was made for. It must also run to its end.
 TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatches) {
   for (const PipelineSchedule schedule :
        {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {
@@ -141,7 +143,7 @@ TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatches) {
 
 TEST(PipelineSimulation, FindsStagesThatWaitForever) {
   std::vector<StagePlan> stages = equal_stages(2, PipelineSchedule::kGpipe, 1);
-  // The first stage waits for a gradient before it sends the value of which it is the gradient.
+  // Checks that a deadlock is detected: the first stage waits for the gradient of a value before it sends that value.
   std::swap(stages[0].train[index_of(Segment::kForward)], stages[0].train[index_of(Segment::kBackward)]);
   try {
     simulate_step(stages, 1);
@@ -176,7 +178,8 @@ TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
   EXPECT_EQ(micro_batches_held({}, 8), 1);
 }
 
-// A stage that is one position later in the pipeline holds two micro-batches fewer. The first chunk holds the most micro-batches.
+// A stage that is one position later in the pipeline stores two micro-batches fewer. Of the chunks of a stage, the first one stores the
+// most micro-batches.
 TEST(PipelineSchedule, HoldsMicroBatchesPerChunk) {
   const auto held = [](int64_t stage, int64_t batches) {
     return micro_batches_held_by_chunks({.count = 2,

@@ -48,7 +48,8 @@ std::vector<int64_t> StateSchedules::live_bytes() const {
   return plimsoll::live_bytes(ranges, segments_.size(), arena_alignment(device_));
 }
 
-// Computes the positions of ops, updates and copies in the program that contains the inserted copies.
+// Computes the positions of ops, updates and copies in the program with copies of optimizer states from their positions in the program
+// without them.
 class StateSchedules::Positions {
  public:
   Positions(const StateSchedules& program, const TransferSchedule& traffic)
@@ -82,7 +83,7 @@ class StateSchedules::Positions {
   uint32_t begin(size_t i) const { return begin_[i]; }
   bool is_deferred(size_t k) const { return k >= first_deferred_; }
   bool is_early(size_t k) const { return k < traffic_.prefetched; }
-  // Returns the copies of an update to the device and back, with their positions and ends.
+  // Returns the copies of the states of an update to the device and back, with the positions where they start and end.
   TimedTransfer in(size_t k) const {
     return {.op = in_[k],
             .end = in_end_[k],
@@ -97,8 +98,8 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts the end of a copy, which is the position `end` in the program without copies of states, to the program with these copies. If
-  // the op at `end` is the first of its segment, an inserted copy may precede it.
+  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy
+  // must have ended. If the op there is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -113,12 +114,12 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // The update that reads prefetched states is in the next run, so their copies to the device may last until the end of this segment.
+      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end
+      // of this segment.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // The copies of deferred states to the host run in reverse order, and no other states are copied to the host
-    // during the forward pass.
+    // Copies of deferred states to the host run in reverse order. No other states are copied to the host during the forward pass.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -129,7 +130,7 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // Sets the ends of the copies to the host for which the copies to the device of update k wait.
+  // Sets the ends of the copies to the host that must be complete before the copies to the device for update k start.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -147,9 +148,12 @@ class StateSchedules::Positions {
   size_t first_deferred_;
   uint32_t size_ = 0;
   std::vector<uint32_t>
-      begin_;  // per op, the position of the first copy inserted before it, or of the op itself; then the number of positions
+      // For each op, the position of the first copy inserted before it, or of the op itself if there is none. The last element is the
+      // number of positions.
+      begin_;
   std::vector<uint32_t> op_;
-  std::vector<uint32_t> in_, in_end_;  // per update, position and end of its copies to the device
+  // for each update, the position and the end of its copies to the device
+  std::vector<uint32_t> in_, in_end_;
   std::vector<uint32_t> out_, out_end_;
 };
 
@@ -165,8 +169,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
     schedule.copies.push_back(at.out(k));
   }
   std::ranges::sort(schedule.copies, {}, &TimedTransfer::op);
-  // A buffer is listed at the op that uses it first. For deferred states this is the copy to the host of the value
-  // that the previous run left.
+  // The layout expects each buffer in the place of the op that uses it first. For deferred states, this is the copy to the host of the
+  // value that the previous run left.
   const auto add_states = [&](size_t k) {
     for (const int64_t bytes : updates_[k].state_bytes) {
       schedule.buffers.push_back(
@@ -184,7 +188,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // The order of deferred gradients in the list does not affect the layout.
+    // Deferred gradients may be in any order in the list, because the layout does not depend on it.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

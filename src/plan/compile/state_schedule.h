@@ -1,6 +1,7 @@
-// For searches: predicts the buffers and the ends of copies of the program that the pass offload_states would make with a given transfer
-// schedule. They are computed from numbers alone, because building a graph for each attempt would be too slow. The plan itself is made from
-// the graph, with ProgramBuffers and find_queued_ops(); a test checks that both agree. Thread-safe after construction.
+// Predicts the buffers and the timing of copies in the program that the pass offload_states would make with a given transfer schedule. A
+// search for a good schedule needs this for many schedules. The results are computed from numbers alone, because building a graph for
+// each attempt would be too slow. The plan itself is made from the graph, with ProgramBuffers and find_queued_ops(); a test checks that
+// both agree. Thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +15,25 @@
 
 namespace plimsoll {
 
-// Times, copies and buffers by positions of the program with copies.
+// The predicted program: times of ops, copies and buffers. Positions are those of the program with copies.
 struct StateSchedule {
-  std::vector<double> op_ms = {};             // entries of copies are ignored
-  std::vector<TimedTransfer> copies = {};     // copies in the order of their positions
-  std::vector<TransientBuffer> buffers = {};  // buffers on the device, without roots, ops and purposes
-  uint32_t cut_at = 0;                        // the cut of the buffers' layout
+  std::vector<double> op_ms = {};          // times of ops; entries of copies are ignored
+  std::vector<TimedTransfer> copies = {};  // copies in the order of their positions
+  // buffers on the device; their fields root, op and purpose are not set
+  std::vector<TransientBuffer> buffers = {};
+  uint32_t cut_at = 0;  // position of the cut at which the layout of the buffers starts
 };
 
 class StateSchedules {
  public:
-  // `graph` is the program before the pass offload_states. Errors: kUsage if no kernel computes an op.
+  // `graph` is the program to which the pass offload_states would be applied. Errors: kUsage if no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // Returns the times, copies and buffers of the program with this transfer schedule. Requires: one entry per element
-  // of updates(); deferred states only if nothing else is copied during the forward pass.
+  // Returns the times, copies and buffers of the program with this transfer schedule. Requires: the schedule has one entry per element of
+  // updates(), and defers states only if nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
-  // The program without the copies of its states: its updates, and for each op its segment, its time, and
-  // the live bytes on the device.
+  // The program without copies of states: its updates, and for each op its segment, its time, and the bytes that are live on the device.
   std::span<const MovedUpdate> updates() const { return updates_; }
   std::span<const Segment> segments() const { return segments_; }
   const std::vector<double>& op_ms() const { return op_ms_; }
@@ -42,20 +43,20 @@ class StateSchedules {
   class Positions;
 
   KernelDevice device_;
-  bool on_disk_;  // the states are on a disk, not on the host
+  bool on_disk_;  // true if the states are on a disk, false if they are in host memory
   std::vector<MovedUpdate> updates_;
-  std::vector<Segment> segments_;      // the segment of each op
-  std::vector<uint32_t> segment_end_;  // per op, the first op of the next segment
+  std::vector<Segment> segments_;      // segment of each op
+  std::vector<uint32_t> segment_end_;  // for each op, the position of the first op of the next segment
   std::vector<double> op_ms_;
   std::vector<TimedTransfer> copies_;
   std::vector<TransientBuffer> buffers_;
-  std::vector<uint32_t> held_until_;  // per buffer, the last end of the copies that use it
+  std::vector<uint32_t> held_until_;  // for each buffer, the last end of the copies that use it
 };
 
-// Computes how much GPU memory a training step leaves free for optimizer states that are transferred from
-// the host.
+// Computes how much GPU memory a training step leaves unused (the headroom), into which optimizer states can be transferred from the host
+// early.
 
-// The decision where updates run, and the headroom that the ops then leave for the optimizer states.
+// The decision where updates run, and the headroom: the memory that the ops then leave unused for optimizer states.
 struct UpdateOrder {
   UpdatePlace place = {};
   MemoryHeadroom room = {};
@@ -69,15 +70,15 @@ struct UpdateOrder {
 // Returns nothing if no update transfers states. Cost: several layouts of the program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
-// Computes how much device memory a training step leaves free for activations that --offload_activations
-// would transfer to the host.
+// Computes how much device memory a training step leaves unused (the headroom), in which activations can stay that --offload_activations
+// would otherwise transfer to the host.
 
-// The plan that needs the least memory transfers every activation that can be transferred, and returns each
-// as late as possible. Below the peak of that plan there is memory in which some activations can stay, or
-// be transferred earlier and for longer, without a larger arena. Returns as much of this headroom as the
-// layout can really use, or an empty headroom if it can use none or the step is not estimated to become
-// shorter. The total may only grow by the memory of CUDA graphs on a GPU: if nothing is transferred, segments can be captured. `graph` is
-// the program before the pass offload_activations. Cost: several layouts of the program.
+// Starts from the plan that needs the least memory: it transfers every activation that can be transferred, and returns each as late as
+// possible. Below the peak of that plan there is unused memory in which some activations can stay on the device, or be transferred
+// earlier and over a longer time, without a larger arena. Returns as much of this headroom as the layout can really use. Returns an empty
+// headroom if the layout can use none or the step is not estimated to become shorter. The total memory may grow only by CUDA graphs on a
+// GPU, because segments without transfers of activations can be captured. `graph` is the program to which the pass offload_activations
+// would be applied. Cost: several layouts of the program.
 ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the training graph at the point at which the planner searches for headroom.
+// Returns the training graph in the state in which the planner computes the headroom for states.
 Graph graph_before(const PlanRequest& given) {
   PlanRequest request = given;
   request.passes.disabled.insert("offload_states");
@@ -32,8 +32,8 @@ std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
   return list;
 }
 
-// Returns two lists in the orders that the layout uses: the buffers that are live within one run, and the buffers
-// that are live across two runs, in the order in which they are written.
+// Splits buffers into two lists in the orders that the layout uses: those that are live within one run of the program, and those that are
+// live across two runs, sorted by the positions at which they are written.
 std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
   std::pair<std::vector<Life>, std::vector<Life>> parts;
   for (const Life& life : list)
@@ -51,7 +51,8 @@ TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom&
   return transfers_as_early_as_possible(schedules.updates(), schedules.segments(), room);
 }
 
-// Checks that the copies and buffers that StateSchedules predicts for a schedule agree with the graph that has these copies.
+// Checks that the copies and buffers that StateSchedules predicts for a transfer schedule agree with the graph that really contains these
+// copies.
 TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const MemoryHeadroom& room) {
   const StateSchedules schedules(graph, request);
   const bool is_disk = request.update.states_on_disk;
@@ -78,14 +79,14 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
   return transfers;
 }
 
-// The features that occurred in the schedules of several cases.
+// Records which features occurred in the tested schedules, so that the test can check that it covers them all.
 struct Seen {
   size_t deferred = 0;
   size_t prefetched = 0;
   size_t at_use = 0;
 };
 
-// Checks schedules with the latest transfers, with those of the planner, and with unlimited headroom.
+// Checks the schedule with the latest transfers, the one of the planner, and one with unlimited headroom.
 void expect_the_graphs(const GridPoint& point, Seen& seen, bool on_disk = false) {
   SCOPED_TRACE(text_of(point) + (on_disk ? " on a disk" : ""));
   PlanRequest request = request_of(point);

@@ -27,15 +27,14 @@ bool uses_disk(const Graph& graph, uint32_t position) {
   return reads_disk(graph, op) || writes_disk(graph, op);
 }
 
-// Returns the collective operation that an op on the communication queue executes.
+// Returns the collective operation of an op on the communication queue.
 Collective collective_of(const Op& op) {
   if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
   if (op.def == &all_gather_op() || op.def == &gather_rows_op()) return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
 }
 
-// Returns the time that a transfer takes from the moment at which its queue is free. `is_alone`: no copy in the other
-// direction is under way.
+// Returns the time that a transfer takes once its queue is free. `is_alone`: at that time no copy runs in the opposite direction.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
   if (transfer.queue == Queue::kCommunication)
     return rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);
@@ -63,7 +62,7 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
 
 namespace {
 
-// Returns the transfers of a program, whose plan states where they end.
+// Returns the transfers of a program that is already planned, so that it is known where each transfer ends.
 std::vector<TimedTransfer> planned_transfers(const ProgramPlan& program) {
   std::vector<TimedTransfer> transfers;
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
@@ -81,7 +80,7 @@ std::vector<TimedTransfer> planned_transfers(const ProgramPlan& program) {
   return transfers;
 }
 
-// Simulates the queues. If `spans` is not null, it receives the span of each op.
+// Simulates the queues. If `spans` is not null, stores in it when each op starts and ends.
 void simulate_queues(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                      std::vector<double>& op_ms, std::vector<OpSpan>* spans) {
   std::vector<UnderWay> under_way;

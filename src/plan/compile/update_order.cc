@@ -12,22 +12,21 @@
 namespace plimsoll {
 namespace {
 
-// States that are transferred early may raise the peak of the transient bytes by a twentieth. Without this, the first layers of the
-// backward pass have no headroom and wait for the copies of each of their updates, for 13 of the 122 ms of a step for BERT-large, 4 x 512
-// in fp32 on an H200, whose trace shows both directions of the link idle two thirds of that time.
+// Early transfers of states may raise the peak of the transient bytes by a twentieth. Otherwise the first layers of the backward pass
+// would have no unused memory for states, and would wait for the copies of each of their updates. For BERT-large (4 sequences of 512
+// tokens, fp32, H200), these waits are 13 of the 122 ms of a step, and both directions of the link are idle for two thirds of that time.
 constexpr int64_t kShareForSpeed = 20;
-// Shares of the headroom below the peak that are left free. The layout can use either nearly all of the headroom or only a much smaller
-// part of it.
+// Shares of the unused memory below the peak that are not used for early transfers, in the order in which they are tried. Usually the
+// layout can use either nearly all of that memory or only a much smaller part.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
-// Shares of the headroom that are left free if updates run in the forward pass. Here the time of a step is determined
-// by copies to the host, so states that are transferred long before their update gain nothing. BERT-large, 4 x 512 in
-// fp32 on an H200, is estimated at 117.6 ms with all of the headroom and at 117.2 with half of it, which is the first share with which the
-// layout succeeds.
+// Shares of the unused memory that are not used for early transfers if updates run in the forward pass. Here copies to the host limit the
+// step time, so transferring states long before their update gains nothing. A step of BERT-large (4 sequences of 512 tokens, fp32, H200)
+// is estimated at 117.6 ms if all of the memory is used and at 117.2 ms with half of it, which is the first share with which the layout
+// succeeds.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
-// Returns the first position at which states may be transferred: the start of the backward pass. If the backward pass
-// runs several times per step, it is the start of the optimizer segment, because otherwise states would be
-// transferred several times per step.
+// Returns the first position of the program at which states may be transferred: the start of the backward pass. If the backward pass runs
+// several times per step, it is the start of the optimizer segment, because otherwise states would be transferred several times per step.
 uint32_t first_position(std::span<const Segment> segments, const PlanRequest& request) {
   const Segment from = request.batches.accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
   const auto it = std::ranges::find_if(segments, [&](Segment segment) { return segment >= from; });
@@ -39,18 +38,18 @@ double disk_bytes_per_ms(const PlanRequest& request, Queue queue, LinkUse use) {
   return kMegabyte / disk_ms(request, queue, kMegabyte, use);
 }
 
-// Returns the rate at which states are transferred in one direction while others are in the other direction.
+// Returns the rate of transfers of states in one direction while transfers in the other direction run too.
 double state_bytes_per_ms(const PlanRequest& request) {
   return request.update.states_on_disk ? disk_bytes_per_ms(request, Queue::kToDevice, LinkUse::kBothWays)
                                        : link_bytes_per_ms(request, LinkUse::kBothWays);
 }
 
-// Returns true if values may stay on the device from one step to the next.
+// Returns true if gradients and states may stay on the device from one step to the next.
 bool may_defer(const PlanRequest& request) {
   return request.batches.accumulation_steps == 1 && !request.offload.activations && !request.separate_buffers;
 }
 
-// A headroom, the schedule that uses it, and the estimated time of a step.
+// A candidate: the available memory (headroom), the transfer schedule that uses it, and the estimated time of a step.
 struct Offer {
   MemoryHeadroom room = {};
   TransferSchedule transfers = {};
@@ -59,8 +58,8 @@ struct Offer {
 
 class Offers {
  public:
-  // The offers may use `most_bytes` of the device. If it is 0, they may use the bytes of the plan with the latest
-  // transfers, plus a share for speed.
+  // The schedules may use `most_bytes` of transient memory on the device. If it is 0, they may use the bytes of the plan with the latest
+  // transfers, plus a share to make the step faster.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;
@@ -84,12 +83,12 @@ class Offers {
     return !has_none() && schedules_.updates().front().segment == Segment::kForward;
   }
 
-  // Returns the schedule that needs no headroom, with transfers as late as possible.
+  // Returns the schedule with transfers as late as possible, which needs the least memory.
   Offer tight() const {
     return timed({.transfers = {.transfers = late_transfers(schedules_.updates(), room_.is_disk)}});
   }
 
-  // Returns a schedule for each share of the headroom, the largest share first.
+  // Returns one candidate for each share of the available memory, the largest share first.
   enum class Defers : uint8_t { kNo, kYes };
   std::vector<Offer> of(Defers may_defer) const {
     const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);
@@ -105,7 +104,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first offer for which the layout fits, or an empty offer.
+  // Returns the first candidate for which the layout fits, or an empty one.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
@@ -113,8 +112,8 @@ class Offers {
     return {};
   }
 
-  // Tries schedules that run the updates of a step in the forward pass of the next step, just before the weights are read.
-  // Returns the first schedule that fits into the memory limit and takes less time than `most_ms`, or an empty offer.
+  // Tries schedules that run the updates of a step in the forward pass of the next step, just before the weights are read. Returns the
+  // first candidate that fits into the memory limit and takes less time than `most_ms`, or an empty one.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};
@@ -144,8 +143,8 @@ class Offers {
     return place_buffers(schedule.buffers, num_positions, request_, schedule.cut_at, enough_bytes).bytes;
   }
 
-  // Returns true if the layout of the program with this schedule fits. Results are cached, because different headrooms may lead to the same
-  // schedule.
+  // Returns true if the layout of the program with this schedule fits. Results are cached, because different amounts of available memory
+  // may lead to the same schedule.
   bool fits(const TransferSchedule& transfers) {
     for (const auto& [known, fit] : known_) {
       if (known == transfers) return fit;
@@ -166,12 +165,12 @@ bool is_faster(const Offer& a, const Offer& b) {
   return a.ms < b.ms;
 }
 
-// Returns the fastest schedule for updates that stay in their own segment.
+// Returns the fastest schedule in which updates stay in the optimizer segment.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // The results of one run are left to the next run only where may_defer() permits it. Offloaded activations use the
-  // link in the forward pass. If the forward pass runs several times per step, the transfers of states take only a small part of its time.
-  // If buffers must not share addresses, a deferred buffer cannot be live in two separate intervals.
+  // Updates are deferred to the next run only if may_defer() permits it. It does not permit this with offloaded activations, which use
+  // the link in the forward pass; if the forward pass runs several times per step, because the transfers of states then take only a small
+  // part of its time; and if buffers must not share addresses, because a deferred buffer cannot have two separate lifetimes then.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;
@@ -179,10 +178,10 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   return is_faster(deferred, best) ? deferred : best;
 }
 
-// Updates in the next step's forward pass are chosen only if the estimated step is shorter by this share. On an H200
-// such steps take 6 % longer than estimated: 124.2 ms instead of 117.2 with BERT-large, 4 x 512 in fp32, and 115.8
-// instead of 109.0 with 32 x 512 in bf16. With updates in their own segment the same steps took 145.4 instead of
-// 140.2, and 110.6 instead of 112.1.
+// Updates in the next step's forward pass are chosen only if the step is estimated to be shorter by at least this share. This makes up
+// for errors of the estimates. On an H200, steps with such updates take 6 % longer than estimated: 124.2 ms instead of 117.2 ms for
+// BERT-large with 4 sequences of 512 tokens in fp32, and 115.8 instead of 109.0 ms with 32 sequences in bf16. With updates in the
+// optimizer segment the same steps took 145.4 instead of 140.2 ms, and 110.6 instead of 112.1 ms.
 constexpr double kLeastGain = 0.06;
 
 // Returns the schedule for updates in the next step's forward pass, or an empty one if none is fast enough.

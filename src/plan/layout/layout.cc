@@ -12,11 +12,11 @@
 namespace plimsoll {
 namespace {
 
-// Improving the orders may examine at most this number of pairs of buffers, which takes about 2 ms. One placement of n buffers examines up
-// to n^2 pairs.
+// Limits the number of pairs of buffers that the search may examine while it improves orders of placement; examining this number takes
+// about 2 ms. One placement of n buffers examines up to n^2 pairs.
 constexpr int64_t kPairsOfMending = 20'000'000;
-// The largest number of improvements of an order. An order becomes good within about ten improvements or never, as measured on 300 random
-// programs and 400 hard plans.
+// The largest number of improvements of an order of placement. An order becomes good within about ten improvements or never, as measured
+// on 300 random programs and 400 difficult plans.
 constexpr int64_t kRoundsOfMending = 40;
 
 std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t alignment) {
@@ -52,9 +52,9 @@ double length(const LiveBuffer& buffer) {
   return static_cast<double>(buffer.last - buffer.first) + 1.0;
 }
 
-// Each order suits different lifetimes. Longest first suits training programs, whose lifetimes nest; largest area
-// (bytes times positions) first suits lifetimes that cross; earliest first suits programs without a backward pass,
-// such as evaluation.
+// The orders in which buffers are placed. Each order suits different lifetimes. Longest first suits training programs, whose lifetimes
+// are nested; largest area (bytes times positions) first suits lifetimes that overlap without being nested; earliest first suits programs
+// without a backward pass, such as evaluation.
 using Before = bool (*)(const LiveBuffer&, const LiveBuffer&);
 constexpr Before kOrders[] = {
     [](const LiveBuffer& a, const LiveBuffer& b) {
@@ -101,14 +101,14 @@ class OffsetSearch {
     Placement placement = {};
   };
 
-  // Returns the largest number of bytes at the top of the region during the life of a buffer. Because the bytes at
-  // the top fall and then rise, it is reached at the first or the last position.
+  // Returns the largest number of bytes that are taken at the top of the region while the buffer is live. Because these bytes first fall
+  // and then rise over time, the largest number is at the first or the last position of the buffer.
   int64_t hanging_over(const LiveBuffer& buffer) const {
     return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
   }
 
-  // Places all buffers in the order. Returns true if the best result is good enough to stop. If no rounds are left,
-  // the placement stops as soon as it cannot become the best one, because it will not be improved further.
+  // Places all buffers in the order. Returns true if the best result is good enough to stop. If the order will not be improved further,
+  // the placement stops as soon as it cannot become the best one.
   bool fill_for(Try& each, int64_t rounds_left) {
     if (rounds_left > 0) {
       each.placement = *filled(each.order, kAny);
@@ -118,7 +118,7 @@ class OffsetSearch {
     return placement && keep_if_better(*placement);
   }
 
-  // Upper bound for the final placement attempt; larger results cannot win.
+  // Upper bound for the size of the last placement; larger results cannot become the best one.
   int64_t most_useful_bytes() const {
     if (best_.bytes == kAny) return kAny;
     const int64_t better = best_.bytes - 1;
@@ -127,13 +127,13 @@ class OffsetSearch {
 
   int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
 
-  // Places the buffers below the bytes that are taken at the top. If there are such bytes, it tries both directions,
-  // from the bottom upwards and from those bytes downwards, and takes the better result. Returns nothing if the
-  // result exceeds `most_bytes`.
+  // Places the buffers below the bytes that are taken at the top of the region. If there are such bytes, it tries both directions, from
+  // the bottom upwards and from the taken bytes downwards, and uses the better result. Returns nothing if the result exceeds
+  // `most_bytes`.
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
     std::optional<Placement> down = filled_from_top(order, most_bytes);
-    // Placing upwards is rarely better here, so it stops as soon as it is worse than the other direction.
+    // With bytes taken at the top, placing upwards is rarely better, so it stops as soon as it is worse than placing downwards.
     std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
     return up ? up : down;
   }
@@ -164,14 +164,14 @@ class OffsetSearch {
     return order;
   }
 
-  // Returns true if the best result is good enough to stop.
+  // Returns true if the best result so far is close enough to the lower bound to stop the search.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
     return best_.bytes <= good_enough();
   }
 
-  // Moves the buffers that the last placement put too high to the front of the order. Returns false if they already
-  // are at the front.
+  // Moves the buffers that the last placement put too high to the front of the order of placement. Returns false if they already are at
+  // the front.
   bool prefer_buffers_placed_too_high(Try& each) const {
     const auto is_too_high = [&](uint32_t i) {
       return each.placement.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]) > near_enough_;
@@ -183,7 +183,7 @@ class OffsetSearch {
 
   std::vector<LiveBuffer> buffers_;
   std::span<const int64_t> hanging_;
-  int64_t near_enough_;  // the size at which the search stops, slightly above the lower bound
+  int64_t near_enough_;  // the search stops at this size, which is slightly above the lower bound
   int64_t enough_bytes_;
   Placement best_{.offsets = {}, .bytes = kAny};
 };

@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// Checks that buffers which are live at the same time do not overlap, that every offset is aligned, and
-// that the bound is below the result.
+// Checks that buffers which are live at the same time do not overlap, that every offset is aligned, and that the lower bound does not
+// exceed the result.
 void expect_valid(const std::vector<LiveBuffer>& buffers, const Layout& layout, int64_t alignment) {
   ASSERT_EQ(layout.offsets.size(), buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -43,7 +43,7 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   EXPECT_EQ(layout.bytes, 128);
 }
 
-// Other buffers are at the top at the first and at the last position, so the longest buffer is placed
+// Other buffers take bytes at the top at the first and at the last position, so the buffer that is live at all positions has to be placed
 // lowest.
 TEST(Layout, LeavesSpaceForBuffersAtTheTop) {
   const std::vector<LiveBuffer> buffers{{64, 1, 2}, {64, 0, 3}, {128, 1, 1}};
@@ -70,7 +70,7 @@ TEST(Layout, SeparateBuffersShareNothing) {
   EXPECT_EQ(separate_offsets({}, 64).bytes, 0);
 }
 
-// Random numbers for one case, without the standard library's distributions.
+// A random generator for one case, whose numbers do not depend on the standard library.
 class Draw {
  public:
   Draw(uint32_t seed, uint32_t site) : site_({.seed = seed, .step = 0, .site = site}) {}
@@ -85,7 +85,7 @@ class Draw {
   uint64_t element_ = 0;
 };
 
-// Returns buffers with random lifetimes, a quarter of which are long.
+// Returns buffers with random lifetimes; a quarter of the lifetimes are long.
 std::vector<LiveBuffer> random_program(uint32_t seed) {
   Draw draw(seed, 9);
   const uint32_t positions = 20 + draw(200);
@@ -98,9 +98,9 @@ std::vector<LiveBuffer> random_program(uint32_t seed) {
   return buffers;
 }
 
-// Returns the buffers of a random graph and its backward pass. Every op reads one to three earlier outputs,
-// mostly near ones; half of the backward ops read what the forward op wrote; each writes gradients that the
-// next op reads, and some that stay to the end, as those of parameters do.
+// Returns the buffers of a random graph and its backward pass. Every op reads one to three earlier outputs, most of them recent. Half of
+// the backward ops read what the forward op wrote. Each backward op writes gradients that the next op reads, and some write gradients
+// that stay live to the end, like those of parameters.
 std::vector<LiveBuffer> random_training_graph(uint32_t seed) {
   Draw draw(seed, 10);
   const uint32_t ops = 10 + draw(150);
@@ -139,8 +139,8 @@ Ratios lay_out_all(std::vector<LiveBuffer> (*make)(uint32_t), uint32_t cases) {
   return {.at_90th_percentile = ratios[ratios.size() * 9 / 10], .largest = ratios.back()};
 }
 
-// The requirement is 1.10 at the 90th percentile. The test demands more, because a worse search is a fault
-// even if it meets the requirement: the search stops at 0.1 %.
+// The project requires a result of at most 1.10 times the lower bound at the 90th percentile. This test demands more, because the search
+// usually stops within 0.1 % of the lower bound, and a worse result would indicate a fault.
 TEST(Layout, RandomProgramsAreNearTheLowerBound) {
   const Ratios ratios = lay_out_all(random_program, 500);
   EXPECT_LE(ratios.at_90th_percentile, 1.002);
@@ -153,8 +153,8 @@ TEST(Layout, RandomTrainingGraphsAreNearTheLowerBound) {
   EXPECT_LE(ratios.largest, 1.05);
 }
 
-// Values that are saved for the backward pass nest; gradients that stay take the bytes that the saved
-// values leave.
+// Returns buffers like those of training. Lifetimes of values that are saved for the backward pass are nested; gradients that live to the
+// end take the bytes that the saved values leave.
 TEST(Layout, NestedLifetimesAndGradientsThatStayLoseNothing) {
   constexpr uint32_t kLayers = 40;
   std::vector<LiveBuffer> buffers;

@@ -13,15 +13,15 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// Adjacent positions, both ends included, over which the skyline has one height.
+// A part of the skyline with constant height: adjacent positions, from the first to the last, both included.
 struct Stretch {
   uint32_t first = 0;
   uint32_t last = 0;
   int64_t height = 0;
 };
 
-// Stores the stretches of the skyline by the position at which they begin, and a heap that finds the lowest stretch.
-// Heights only grow, so an entry of the heap for a stretch that has changed since never becomes valid again.
+// Stores the parts of the skyline by the position at which they begin, and finds the lowest one with a heap. Heights only grow, so an
+// entry of the heap that describes an earlier state of the skyline never becomes valid again.
 class Skyline {
  public:
   Skyline(uint32_t last, std::span<const int64_t> floor)
@@ -35,7 +35,8 @@ class Skyline {
     }
   }
 
-  // Takes the lowest stretch for put() or raise(); of equally low ones the earliest.
+  // Removes the lowest part of the skyline, for a following put() or raise(). Of several equally low parts, it takes the one with the
+  // earliest positions.
   Stretch take_lowest() {
     if (!beside_.empty()) {
       const Stretch stretch = stretches_[beside_.back()];
@@ -50,8 +51,8 @@ class Skyline {
     }
   }
 
-  // Puts a buffer on the stretch that was taken, which contains all its positions. The parts of the stretch to the
-  // left and to the right of the buffer are then the lowest stretches, and the left one is taken first.
+  // Puts a buffer on the part of the skyline that was taken, which contains all positions of the buffer. What remains to the left and to
+  // the right of the buffer is then the lowest of all; the left remainder is taken first.
   void put(const Stretch& below, const LiveBuffer& buffer) {
     if (buffer.bytes == 0) {
       beside_.push_back(below.first);
@@ -68,7 +69,7 @@ class Skyline {
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
-  // Raises a valley that no buffer fits into to the lower of its sides. Returns by how much.
+  // Raises a valley of the skyline, into which no buffer fits, to the lower one of its two sides. Returns the difference in height.
   int64_t raise(const Stretch& valley) {
     int64_t height = std::numeric_limits<int64_t>::max();
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
@@ -102,7 +103,7 @@ class Skyline {
     first_of_end_[stretch.last] = stretch.first;
   }
 
-  // Adds a stretch, merged with adjacent stretches of the same height, so that each valley is one stretch.
+  // Adds a part to the skyline, and merges it with adjacent parts of the same height, so that each valley is a single part.
   void add(Stretch stretch) {
     if (size_t{stretch.last} + 1 < stretches_.size()) {
       Stretch& right = stretches_[stretch.last + 1];
@@ -115,7 +116,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The heap already contains the left stretch.
+        // The heap already contains an entry for the left part.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -128,16 +129,19 @@ class Skyline {
   }
 
   std::vector<Stretch>
-      stretches_;  // by first position; at a position where no stretch begins, the entry's `first` differs from the position
-  std::vector<uint32_t> first_of_end_;  // per position, the start of the stretch that ends there
+      // parts by first position; where no part begins, the entry's `first` differs from its index
+      stretches_;
+  std::vector<uint32_t> first_of_end_;  // for each position, the start of the part that ends there
   std::vector<Entry> heap_;
   std::vector<uint32_t>
-      beside_;  // stretches next to the last buffer, which are not in the heap; the last one is the lowest of all
+      // remainders next to the last buffer, which are not in the heap; the last element is the lowest of all
+      beside_;
 };
 
-// The buffers that are not placed yet, sorted by their first positions, so that buffers that are live inside a stretch are adjacent. Each
-// node of a binary tree over these buffers stores the smallest rank (position in the order) and the smallest last position of the buffers
-// below it. A search skips the nodes below which no buffer ends inside the stretch, or none precedes the best one found so far.
+// The buffers that are not placed yet, sorted by their first positions, so that buffers whose lifetimes begin inside a part of the
+// skyline are adjacent. Each node of a binary tree over these buffers stores the smallest rank (position in the order of placement) and
+// the smallest last position of the buffers in its subtree. A search skips a subtree if none of its buffers ends inside the given
+// positions, or if none precedes the best buffer found so far.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
@@ -154,8 +158,8 @@ class Waiting {
     for (size_t part = leaves_; part-- > 1;) parts_[part] = both(part);
   }
 
-  // Removes the first buffer in the order that is live only inside the stretch. Returns its position in the
-  // order, or kNone.
+  // Finds the first buffer in the order of placement that is live only inside these positions, and removes it from the set. Returns its
+  // rank, or kNone if there is none.
   uint32_t take_first_inside(const Stretch& stretch) {
     uint32_t best = kNone;
     size_t from = leaves_ + begin_[stretch.first];
@@ -175,7 +179,7 @@ class Waiting {
   }
 
  private:
-  static constexpr size_t kFew = 16;  // slots that are searched one by one
+  static constexpr size_t kFew = 16;  // below this number, entries are searched one by one
 
   struct Part {
     uint32_t rank = kNone;
@@ -188,7 +192,8 @@ class Waiting {
     return {.rank = std::min(left.rank, right.rank), .last = std::min(left.last, right.last)};
   }
 
-  // Returns the smallest rank of the buffers below node `part` whose last position is at most `last`, or `best` if no rank is smaller.
+  // Returns the smallest rank of the buffers in the subtree `part` whose last position is at most `last`, or `best` if no rank is
+  // smaller.
   uint32_t first_inside(size_t part, uint32_t last, uint32_t best) const {
     if (parts_[part].last > last || parts_[part].rank >= best) return best;
     if (part >= leaves_) return parts_[part].rank;
@@ -206,15 +211,18 @@ class Waiting {
     }
   }
 
-  std::vector<uint32_t> begin_;  // for each position, the first slot of the buffers that begin there
-  std::vector<uint32_t> slot_;   // for each buffer in the order, its slot
-  size_t leaves_;                // the leaves follow the other parts of the tree
-  std::vector<Part> parts_;      // nodes of the tree: 1 is the root; 2 p and 2 p + 1 are the halves of p
+  // for each position, the index (in the sorted list) of the first buffer that begins there
+  std::vector<uint32_t> begin_;
+  std::vector<uint32_t> slot_;  // for each buffer in the order of placement, its index in the sorted list
+  size_t leaves_;  // offset of the leaves in the array of nodes, which contains inner nodes first
+  // nodes of the tree: 1 is the root, and node p has the children 2 p and 2 p + 1
+  std::vector<Part> parts_;
 };
 
-// Lower bounds of the end of the highest buffer at a position: the sum of the bytes of all buffers that are live there and of the bytes
-// that were lost below them by raising valleys. Putting a buffer on the skyline does not change the bound. One position of eight is
-// checked: most bytes belong to buffers that live longer, and checking all would cost as much as it saves.
+// Computes lower bounds for the end of the highest buffer at a position: the sum of the bytes of all buffers that are live there, plus
+// the bytes that were lost below them by raising valleys. Putting a buffer on the skyline does not change the bound. Only one position of
+// eight is checked: most bytes belong to buffers that live longer than eight positions, and checking all positions would cost as much
+// time as the bound saves.
 class LeastEnds {
  public:
   LeastEnds(int64_t most_bytes, std::span<const LiveBuffer> buffers, uint32_t last,
@@ -231,7 +239,7 @@ class LeastEnds {
     }
   }
 
-  // Raises a valley to a height. Returns true if every buffer at these positions that is not placed yet may still end below its limit.
+  // Raises a valley to a height. Returns true if all buffers at these positions that are not placed yet can still end below their limits.
   bool raise(const Stretch& valley, int64_t height) {
     bool is_in_time = true;
     for (size_t i = next_watched(valley.first); i * kStep <= valley.last; ++i) {
@@ -244,14 +252,14 @@ class LeastEnds {
 
  private:
   static constexpr size_t kStep = 8;
-  // Returns the first checked position from here on.
+  // Returns the first checked position that is not before this one.
   static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
 
-  std::vector<int64_t> ends_;  // lower bounds of the ends at the checked positions
-  std::vector<int64_t> most_;  // the largest allowed ends at these positions
+  std::vector<int64_t> ends_;  // lower bounds of the ends of buffers at the checked positions
+  std::vector<int64_t> most_;  // largest allowed ends at these positions
 };
 
-// Places every buffer, unless is_raised(valley, new height) returns that a raised valley makes the attempt
+// Places every buffer. Stops without a result as soon as is_raised(valley, new height) returns that a raised valley makes the attempt
 // useless.
 template <typename IsRaised>
 std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,

@@ -19,14 +19,14 @@ namespace plimsoll {
 
 struct Placement {
   std::vector<int64_t> offsets;  // offset of each buffer
-  int64_t bytes = 0;             // the end of the highest buffer
+  int64_t bytes = 0;             // total size: the end of the highest buffer
 };
 
-// Places every buffer at a height where the skyline is level over all its positions, so that no two buffers
-// which are live at the same time overlap. Offsets are sums of sizes: if all sizes are multiples of an
-// alignment, so are the offsets. Of several lowest valleys, the one with the earliest positions is filled first. `floor` contains the
-// heights that the skyline starts with, 0 after its end; the bytes of a placement are at least as high. Requires: `order` contains each
-// index of `buffers` once. Cost: at most O(n^2), about 0.13 ms for 1200 buffers.
+// Places every buffer where the skyline has the same height at all positions of the buffer, so that no two buffers which are live at the
+// same time overlap. Offsets are sums of sizes: if all sizes are multiples of an alignment, so are the offsets. Of several lowest
+// valleys, the one with the earliest positions is filled first. `floor` contains the heights with which the skyline starts; positions
+// after its end start at 0. The size of a placement is at least the largest of these heights. Requires: `order` contains each index of
+// `buffers` once. Cost: at most O(n^2), about 0.13 ms for 1200 buffers.
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
 

@@ -14,7 +14,8 @@ namespace plimsoll {
 namespace {
 
 TEST(Skyline, FillsTheLowestValleyWithTheFirstThatFits) {
-  // Positions 0..3: a wide base, a tower on the left, then a valley on the right that only {2, 3} fits into.
+  // The first two buffers form a base over positions 0..3 and a tower on its left part, which leaves a valley on the right into which
+  // only the buffer {2, 3} fits.
   const std::array<LiveBuffer, 4> buffers{{{64, 0, 3}, {128, 0, 1}, {64, 0, 3}, {64, 2, 3}}};
   const std::array<uint32_t, 4> order{0, 1, 3, 2};
   const Placement placement = fill_skyline(buffers, order);
@@ -29,7 +30,7 @@ TEST(Skyline, AnOrderDecidesWhatStandsBelow) {
 }
 
 TEST(Skyline, PositionsThatNothingUsesAreNoWall) {
-  // No buffer is live at position 1: the buffer over all positions is still placed on the higher of the two
+  // No buffer but the one over all positions is live at position 1. That buffer must still be placed on top of the higher of the two
   // others.
   const std::array<LiveBuffer, 3> buffers{{{64, 0, 0}, {192, 2, 2}, {64, 0, 2}}};
   const Placement placement = fill_skyline(buffers, std::array<uint32_t, 3>{0, 1, 2});
@@ -46,7 +47,8 @@ TEST(Skyline, StartsOnAFloor) {
   EXPECT_EQ(fill_skyline(std::span(buffers).last(1), std::array<uint32_t, 1>{0}, floor).bytes, 128);
 }
 
-// Buffers, an order, and the number of bytes that are taken at the top of each position, which is larger at both ends than in the middle.
+// A test case: buffers, the order of placement, and the number of bytes that are taken at the top at each position, which is larger at
+// both ends than in the middle.
 struct Case {
   std::vector<LiveBuffer> buffers;
   std::vector<uint32_t> order;
@@ -71,7 +73,7 @@ Case random_case(uint32_t seed) {
   return drawn;
 }
 
-// Returns the smallest limit under which all buffers end below the bytes at the top.
+// Returns the smallest limit with which all buffers end below the bytes that are taken at the top.
 int64_t end_below(const Case& drawn, const Placement& placement) {
   int64_t end = 0;
   for (size_t i = 0; i < drawn.buffers.size(); ++i) {
@@ -83,8 +85,8 @@ int64_t end_below(const Case& drawn, const Placement& placement) {
   return end;
 }
 
-// The function returns nothing only if a buffer would end too late; otherwise the placement equals the one
-// without a limit.
+// The placement with a limit may return nothing only if a buffer would exceed its limit; otherwise it must equal the placement without a
+// limit.
 TEST(Skyline, GivesUpOnlyWhatEndsTooLate) {
   int64_t num_given_up = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

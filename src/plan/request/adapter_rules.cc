@@ -1,4 +1,4 @@
-// The rules for adapters.
+// Checks the arguments that concern adapters (LoRA), and turns them into the adapter's settings.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns the numbers of --layers_to_transform. Requires: resolve_arguments() has checked that the elements are numbers.
+// Returns the layer numbers that --layers_to_transform lists. Requires: resolve_arguments() has checked that the elements are numbers.
 std::vector<int64_t> layers_of(const Arguments& arguments) {
   std::vector<int64_t> layers;
   for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
   return layers;
 }
 
-// Checks that the adapter settings that the user gives equal the settings of the existing adapter.
+// Checks that the adapter settings that the user gives do not contradict those of the existing adapter.
 void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   const auto differ = [&](const char* name, const auto& given, const auto& has) {
     throw_error(ErrorCode::kUsage,
@@ -40,7 +40,7 @@ void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   compare("layers_to_transform", layers_of(arguments), lora.layers_to_transform);
 }
 
-// Sets the precision of the base model. Errors: kUsage for weights in few bits without an adapter.
+// Sets the data type in which the base model is stored. Errors: kUsage for 4-bit or 8-bit weights without an adapter.
 void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                       std::optional<LoraConfig>& lora) {
   if (!arguments.load_in_4bit && !arguments.load_in_8bit) return;
@@ -50,7 +50,7 @@ void set_base_weights(const Arguments& arguments, const ModelConfig& config,
                 "for them, or --adapter_name_or_path to use an existing one",
                 arguments.load_in_4bit ? 4 : 8, arguments.load_in_4bit ? 4 : 8);
   }
-  // Refuses what PEFT cannot do: PEFT can change a quantized base model for OLoRA, but not for PiSSA.
+  // Refuses settings that PEFT does not support: PEFT can change a quantized base model for OLoRA, but not for PiSSA.
   if (lora->base_change == BaseChange::kPissa) {
     throw_error(ErrorCode::kUsage,
                 "--load_in_{}bit: the adapter was initialised with pissa, which changes the base model, and "

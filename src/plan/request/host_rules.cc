@@ -1,4 +1,4 @@
-// The rules for memory on the host.
+// Computes the host memory that a run needs outside the arena.
 #include <algorithm>
 
 #include "plan/request/rules.h"
@@ -6,15 +6,15 @@
 namespace plimsoll {
 namespace {
 
-// Number of ops per layer, forward and backward, before fusion; kOpsPerAdaptedLayer: with an adapter for each linear module.
-// About half of them remain after fusion.
+// Number of ops per layer, forward and backward, before ops are fused. kOpsPerAdaptedLayer: for layers with an adapter on each linear
+// module. About half of the ops remain after fusion.
 constexpr int64_t kOpsPerLayer = 60;
 constexpr int64_t kOpsPerAdaptedLayer = 140;
-// Host memory of the calls that an executor prepares for one bucket, per op before fusion. Measured: 1300 to 1500
-// bytes per op after fusion, which removes about half of the ops.
+// Host memory for the calls that an executor prepares for one bucket, per op before fusion. Measured: 1300 to 1500 bytes per op that
+// remains after fusion, which is about half of the ops.
 constexpr int64_t kBytesPerBoundOp = 896;
 
-// Returns the bytes of the largest matrix in fp32 while it is quantized, and of its codes.
+// Returns the host memory that quantization needs at once: the largest matrix in fp32, and its codes.
 int64_t quantizing_bytes(const ModelConfig& config, const std::optional<LoraConfig>& lora) {
   if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
   int64_t largest = 0;

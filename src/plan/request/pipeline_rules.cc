@@ -1,12 +1,12 @@
-// The rules for pipeline parallelism.
+// Checks the arguments that concern pipeline parallelism.
 #include "base/check.h"
 #include "plan/request/rules.h"
 
 namespace plimsoll {
 namespace {
 
-// The largest number of micro-batches per step of a pipeline. The plan contains their order, and with gpipe the arena stores the
-// activations of all of them.
+// The largest number of micro-batches per step of a pipeline. It is limited because the plan contains their order, and because with gpipe
+// the arena stores the activations of all of them.
 constexpr int64_t kMostMicroBatchesOfPipeline = 4096;
 
 [[noreturn]] void refuse_pipeline(int64_t stages, std::string_view reason, std::string_view remedy) {

@@ -1,4 +1,4 @@
-// The rules for data types.
+// Checks the arguments that concern data types, and turns them into the types of a plan.
 #include <string>
 #include <string_view>
 
@@ -8,13 +8,13 @@
 namespace plimsoll {
 namespace {
 
-// Returns the device's name for a refusal.
+// Returns the device's name for an error message.
 std::string device_name(const DeviceOptions& device) {
   if (device.kind == KernelDevice::kCpu) return "a CPU";
   return device.gpu.uuid.empty() ? device.gpu.name : device.gpu.product;
 }
 
-// Refuses bf16 if the device cannot compute it. `name` is the argument that requests bf16.
+// Refuses bf16 if the device cannot compute it. `name` is the argument with which the user asks for bf16.
 void require_bf16(std::string_view name, const DeviceOptions& device) {
   if (device.has_bf16()) return;
   if (device.kind == KernelDevice::kCpu) {
@@ -56,7 +56,8 @@ void require_fp8(const DeviceOptions& device) {
               kOldestSmOfFp8 % 10, device.has_bf16() ? "--bf16" : "--fp16");
 }
 
-// With --fp8, everything except the matrix products of training is computed as with --bf16, evaluations included.
+// With --fp8, only the matrix products of training are computed in fp8. Everything else, including evaluations, is computed as with
+// --bf16.
 void set_fp8(const Arguments& arguments, const DeviceOptions& device, bool trains,
              PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.fp8) return;
@@ -109,7 +110,7 @@ void set_gradient_type(const Arguments& arguments, const DeviceOptions& device, 
                 "give --{0} too, or leave --gradient_dtype out",
                 arguments.gradient_dtype);
   }
-  // Gradients of bf16 weights are bf16 by default, so --gradient_dtype bf16 changes nothing for them.
+  // Gradients of bf16 weights are bf16 by default, so --gradient_dtype bf16 has no effect on them.
   if (precision.dtype != DType::kBF16 || dtype != DType::kBF16) precision.gradient_dtype = dtype;
 }
 
@@ -130,7 +131,8 @@ void set_weight_copies(const Arguments& arguments, const DeviceOptions& device, 
   }
 }
 
-// --bf16_full_eval and --fp16_full_eval do not apply to evaluations during training, which read the trained weights, as in Trainer.
+// --bf16_full_eval and --fp16_full_eval have no effect on evaluations during training, which use the weights in the type in which they
+// are trained, as in Trainer.
 void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device, bool trains,
                          PrecisionOptions& precision, RequestRemarks& remarks) {
   if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;
@@ -151,8 +153,7 @@ void set_full_evaluation(const Arguments& arguments, const DeviceOptions& device
   precision.activation_dtype = precision.dtype;
 }
 
-// --tf32 is Trainer's name for one of the values of --matmul_precision. The two may say the same but not contradict
-// each other.
+// --tf32 is Trainer's name for one of the values of --matmul_precision. Giving both is allowed if they do not contradict each other.
 void set_fp32_products(const Arguments& arguments, const DeviceOptions& device, PrecisionOptions& precision,
                        RequestRemarks& remarks) {
   const std::string& word = arguments.matmul_precision;
@@ -176,7 +177,7 @@ void set_fp32_products(const Arguments& arguments, const DeviceOptions& device, 
   precision.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
 }
 
-// Refuses a value of --matmul_precision that names another precision than the other arguments ask for.
+// Refuses a value of --matmul_precision that contradicts the other arguments.
 void refuse_other_products(const Arguments& arguments, const PrecisionOptions& precision) {
   const std::string mixed = arguments.fp8                                ? "fp8"
                             : precision.activation_dtype == DType::kF16  ? "fp16"
@@ -185,8 +186,8 @@ void refuse_other_products(const Arguments& arguments, const PrecisionOptions& p
   const std::string products =
       !mixed.empty() ? mixed : std::string(fp32_products_name(precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
-  // For these types there is an argument of the same name (--bf16, --fp16, --fp8), which the message can recommend. --fp8 implies --bf16,
-  // so the message does not recommend --bf16 if --fp8 is given.
+  // For these data types there is an argument of the same name (--bf16, --fp16, --fp8), which the error message can recommend. --fp8
+  // implies --bf16, so --bf16 is not recommended if --fp8 is given.
   const bool is_argument = arguments.matmul_precision == "fp16" || arguments.matmul_precision == "fp8" ||
                            (arguments.matmul_precision == "bf16" && mixed != "fp8");
   throw_error(ErrorCode::kUsage,

@@ -27,7 +27,8 @@ OptimizerConfig optimizer_of(const Arguments& arguments) {
   return optimizer;
 }
 
-// Refuses offloading on a CPU, where all values are in host memory. A paged optimizer is accepted on a CPU, with a note to the user.
+// Refuses offloading on a CPU, where all values are in host memory anyway. A paged optimizer is accepted on a CPU, with a note to the
+// user.
 void check_offload_on_cpu(const Arguments& arguments, bool trains, RequestRemarks& remarks) {
   if (offloads_optimizer(arguments) && nvme_folder(arguments).empty()) {
     throw_error(
@@ -54,7 +55,7 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
   if (!trains || (!offloads_optimizer(arguments) && !is_paged)) return false;
-  // An optimizer without states can still offload the fp32 master weights of training in 16 bits.
+  // An optimizer without states can still be offloaded if training in 16 bits has fp32 master weights.
   if (optimizer_state_names(optimizer).empty() && !precision.has_masters()) {
     throw_error(ErrorCode::kUsage, "--offload_optimizer: --optim {} has no states to store {}; leave it out",
                 arguments.optim, nvme_folder(arguments).empty() ? "in host memory" : "on a disk");
@@ -63,9 +64,9 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
 }
 
 // An update of offloaded states needs about 20 bytes of device memory per element, and twice that while the states of another update are
-// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in proportion
-// to the workspace. BERT-large, 1 x 512 in bf16 with every setting that saves memory, is planned at 1327, 1310, 1302 and 1298 MiB with
-// workspaces of 32, 16, 8 and 4 MiB.
+// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in
+// proportion to the workspace. For BERT-large with one sequence of 512 tokens in bf16 and every setting that saves memory, the plan needs
+// 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
 constexpr int64_t kWorkspacePerElementAtOnce = 16;
 constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
@@ -117,11 +118,11 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
 RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
   if (facts.recompute) return *facts.recompute;
   if (!facts.passes.is_on("recompute")) return {};
-  // `auto` and `selective` do not name a policy.
+  // `auto` and `selective` are not names of a recomputation policy.
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 
-// Drops --weight_copies at_use for weights that have no 16-bit copies because they are stored as two halves.
+// Ignores --weight_copies at_use if there are no 16-bit copies of weights, because weights are stored as two 16-bit halves.
 void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks) {
   if (!request.precision.copies_at_use || !splits_weights(request)) return;
   request.precision.copies_at_use = false;
@@ -131,22 +132,22 @@ void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks)
       "so no copies exist");
 }
 
-// Rounds the tokens of a bucket up for fp8: the transposed fp8 codes of an activation have one element per token in each row, and matrix
-// products can only read rows that begin at multiples of 16 bytes.
+// Rounds the number of tokens of a bucket up for fp8. The transposed fp8 codes of an activation have one byte per token in each row, and
+// matrix products can only read rows that begin at multiples of 16 bytes.
 Bucket bucket_in_precision(Bucket bucket, const PrecisionOptions& precision) {
   constexpr int64_t kMultiple = 16;
   if (precision.fp8) bucket.tokens = (bucket.tokens + kMultiple - 1) / kMultiple * kMultiple;
   return bucket;
 }
 
-// Returns the bucket with as many tokens as the ranks of a tensor-parallel group can divide among them.
+// Returns the bucket whose number of tokens is rounded up such that the ranks of a tensor-parallel group can divide them.
 Bucket bucket_of_ranks(Bucket bucket, const RankOptions& ranks) {
   const int64_t multiple = ranks.row_multiple();
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   return bucket;
 }
 
-// Returns the largest batch if the number of sequences, or the length of the longest one, changes.
+// Returns the size of the largest batch if the number of sequences, or the length of the longest sequence, changes.
 Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, int64_t longest) {
   Bucket bucket{.tokens = sequences * longest, .sequences = sequences, .longest = longest};
   if (facts.lengths == SequenceLengths::kAllLongest) return bucket;
@@ -155,8 +156,8 @@ Bucket bucket_of(const RunFacts& facts, const Bucket& own, int64_t sequences, in
   return bucket;
 }
 
-// Warns of --fp16 for a model that was trained in bf16. The range of bf16 is that of fp32, so activations of such a model, for example T5,
-// may overflow in fp16.
+// Warns if --fp16 is used for a model that was trained in bf16. bf16 has the range of fp32, so activations of such a model, for example
+// T5, may overflow in fp16.
 void warn_of_bf16_checkpoint(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks) {
   if (!arguments.fp16 && !arguments.fp16_full_eval) return;
   if (facts.model.source.dtype != "bfloat16") return;
@@ -193,8 +194,8 @@ double z_coefficient_of(const Arguments& arguments, const RunFacts& facts) {
               arguments.z_loss_coef, problem_type_name(facts.problem_type));
 }
 
-// Checks that the ranks can be divided into groups of this size. For the error message: `settings` request the groups, and `parts`
-// describes them. Errors: kUsage.
+// Checks that the ranks can be divided into groups of this size. For the error message, `settings` contains the arguments that request
+// the groups, and `parts` the name of the groups. Errors: kUsage.
 void require_groups_of_ranks(int64_t ranks, int64_t size, const std::string& settings,
                              const std::string& parts) {
   if (ranks % size == 0) return;
@@ -247,7 +248,7 @@ RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   return ranks;
 }
 
-// Returns the measurements of the exchange that the ranks use; empty if there are none.
+// Returns the measurements for the kind of exchange that the ranks use; empty if there are none.
 MeasuredLinks links_of(const LinkCalibration& calibration, const RankOptions& ranks,
                        const DeviceOptions& device) {
   const auto find = [&](LinkExchange exchange) {
@@ -281,7 +282,7 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
   return links;
 }
 
-// Returns which values the ranks divide. The rules for settings that exclude --zero_stage are in exclusions.cc.
+// Returns the ZeRO stage: which values the ranks divide. Settings that cannot be combined with --zero_stage are refused in exclusions.cc.
 ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
   if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
@@ -296,7 +297,8 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, Re
   return static_cast<ZeroStage>(arguments.zero_stage);
 }
 
-// Checks --train_batch_size, which states the sequences of a step of all ranks. Errors: kUsage for another number.
+// Checks --train_batch_size, which states the number of sequences per step over all ranks. Errors: kUsage if the other settings result in
+// another number.
 void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
   if (!arguments.train_batch_size) return;
   const int64_t wanted = *arguments.train_batch_size;
@@ -314,7 +316,8 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
                         : "change one of these numbers");
 }
 
-// Returns the share of tokens that have a label. It is 1 for a prediction, which needs the logits of every token.
+// Returns the share of tokens for which a run computes logits because they have a label. It is 1 for prediction, which needs the logits
+// of every token.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
   return is_masked && !facts.predicts ? arguments.mlm_probability : 1.0;
@@ -444,7 +447,8 @@ RunSpec with_recompute(RunSpec run, RecomputePolicy policy) {
 }
 
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains) {
-  // Nothing is checked for a plan with --bf16_full_eval: it trains only if training data is found, which is not known yet.
+  // A plan with --bf16_full_eval is not checked here. Whether it trains depends on whether training data is found, and that is not known
+  // yet.
   if (plans_full_evaluation(arguments)) return;
   RequestRemarks ignored;
   const PrecisionOptions precision = precision_of(arguments, device, trains, ignored);

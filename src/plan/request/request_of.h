@@ -17,104 +17,106 @@
 
 namespace plimsoll {
 
-// The lengths that sequences are assumed to have if the batch size changes. kAllLongest: all are as long as the
-// longest one. kAsInBatch: a batch has at most as many tokens as the run's largest batch, which was found in the data.
+// The assumption about the lengths of sequences if the batch size changes. kAllLongest: all are as long as the longest one. kAsInBatch: a
+// batch has at most as many tokens as the largest batch that was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
-// Sizes that no argument sets. Tests with small models lower them.
+// Sizes that no argument sets. Tests with small models use smaller ones.
 struct SizeThresholds {
   int64_t elements_at_once = UpdateOptions().elements_at_once;
   int64_t least_offloaded_bytes = OffloadOptions().least_bytes;
 };
 
-// Measured times of the device and of exchanges; empty without measurements.
+// Measured rates of the device, of links and of disks; empty without measurements.
 struct Calibrations {
   CpuCalibration cpu = {};
-  LinkCalibration links = {};  // for the number of ranks of the run; NCCL with or without P2P, not both
-  DiskRates disk = {};         // rates of the disk of --offload_optimizer nvme:FOLDER
+  LinkCalibration links = {};  // measured for this number of ranks; with NCCL, either with or without P2P
+  DiskRates disk = {};         // rates of the disk that --offload_optimizer nvme:FOLDER names
 };
 
-// The buckets that a GPU captures.
+// The number of buckets for which a GPU captures CUDA graphs during the run.
 struct CapturedFacts {
   CapturedBuckets buckets = {};
-  // Returns the captured buckets for other batch sizes. If this function is empty, `buckets` is used for all batch sizes. Pure.
+  // Computes the number of captured buckets for other batch sizes. If this function is empty, `buckets` is used for all batch sizes.
+  // Pure.
   std::function<CapturedBuckets(const BatchOptions&)> count = {};
 };
 
-// The position of the plan's rank among all ranks, and the links between them.
+// The position of the planned rank among all ranks, and the links between ranks.
 struct RankFacts {
-  RankLinks links = {};  // links that the user names (plan --links); they replace the calibration
-  int64_t stage = 0;     // the stage of the pipeline that the plan is for
+  RankLinks links = {};  // links that the user names (plan --links); they replace measurements
+  int64_t stage = 0;     // the pipeline stage that the plan is for
 };
 
-// Values that a plan depends on and that arguments alone do not determine.
+// Values that a plan depends on and that do not follow from the arguments alone.
 struct RunFacts {
-  bool train = true;      // the run trains
-  bool evaluate = true;   // the run evaluates or predicts
-  bool predicts = false;  // the caller reads the logits
+  bool train = true;      // true if the run trains
+  bool evaluate = true;   // true if the run evaluates or predicts
+  bool predicts = false;  // true if the caller reads the logits
   ModelConfig model = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   AdapterFacts adapter = {};
   PassOptions passes = {};
   DeviceOptions device = {};
-  Bucket train_bucket = {};  // the largest batch with the run's own arguments
+  Bucket train_bucket = {};  // size of the largest training batch with the arguments as given
   Bucket evaluate_bucket = {};
   GenerationSizes generation = {};
-  // Returns the generation sizes for another number of sequences per prompt. If this function is empty, with_sequences() is used. Pure.
+  // Computes the generation sizes for another number of sequences per prompt. If this function is empty, with_sequences() is used. Pure.
   std::function<GenerationSizes(int64_t)> sizes_with_sequences = {};
   SequenceLengths lengths = SequenceLengths::kAllLongest;
   CapturedFacts captured = {};
   HostFacts host = {};
   Calibrations calibrations = {};
   TuningTable tuning = {};
-  // The result of the search that --recompute selective or --recompute_budget requires; empty before the search.
+  // The choice of recomputed values that --recompute selective or --recompute_budget requires a search for; empty before the search.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
   RankFacts ranks = {};
 };
 
-// A run as its user describes it, and the facts about it.
+// A run: the arguments of its user and the facts about it.
 struct RunSpec {
-  Arguments arguments = {};  // resolved by resolve_arguments()
+  Arguments arguments = {};  // arguments after resolve_arguments()
   RunFacts facts = {};
 };
 
-// Returns the request, and adds to the remarks. Settings that have no effect on the run do not change it. --recompute
-// selective and --recompute_budget choose by planning; their choice is part of the request only if
-// RunFacts::recompute contains it (plan/search/budget.h). Errors: kUsage for arguments that contradict each other,
-// the device or the adapter.
+// Returns the plan request of a run, and appends notes for the user to `remarks`. Settings that have no effect on the run do not change
+// the request. --recompute selective and --recompute_budget need a search, which makes many plans; its result is part of the request only
+// if RunFacts::recompute contains it (plan/search/budget.h). Errors: kUsage for arguments that contradict each other, the device or the
+// adapter.
 PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks);
-// Returns the same request without remarks.
+// Returns the same request, without notes for the user.
 PlanRequest request_of(const RunSpec& run);
 
-// States how the recomputed values are chosen: by the policy of the request, or by a search for every plan (plan/search/budget.h).
+// States how the recomputed values are chosen: by the policy of the request, or by a separate search for every plan
+// (plan/search/budget.h).
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 RecomputeChosen recompute_chosen(const RunSpec& run);
 
-// Returns the bytes that a plan may need: --memory_limit or the memory of the GPU, whichever is less.
+// Returns the memory limit of a plan: --memory_limit or the memory of the GPU, whichever is less.
 std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceOptions& device);
 
-// Return the run with batches of another size; arguments and facts change together. Cost: a copy of the run.
+// Return the run with other batch sizes, in its arguments and its facts. Cost: a copy of the run.
 RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps);
 RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
 RunSpec with_longest(RunSpec run, int64_t longest);
-// Returns the sizes of a run that generates texts with another number of beams, or of texts per prompt.
+// Returns the run with another number of beams, or of texts per prompt. Requires: it generates texts.
 GenerationSizes generation_with_sequences(const RunFacts& facts, int64_t sequences_per_prompt);
 // Returns the run with other sizes of text generation, such as the number of texts that are generated together.
 RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
-// Returns the run with another policy of recomputation, which replaces any other choice.
+// Returns the run with another recomputation policy, which replaces whatever its arguments choose.
 RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 
-// Throws what request_of() would throw for this device, before data is read, and checks --train_batch_size, for which the number
-// of ranks must be known. `trains` as in RunFacts::train. Does not check runs with 16-bit evaluation, for which `trains` may
-// still change. Errors: kUsage.
+// Throws the errors of request_of() that depend on the device, before data is read, and checks --train_batch_size, for which the number
+// of ranks must be known. `trains` as in RunFacts::train. Does not check runs with 16-bit evaluation, for which `trains` may still
+// change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
 // Returns the names that tables and messages use for the memory limit and for the length of sequences, which depend on the arguments, the
 // device and the task.
 PlanLabels labels_of(const Arguments& arguments, const DeviceOptions& device, ProblemType problem_type);
 
-// Returns true if the arguments ask for 16-bit evaluation and not for training.
+// Returns true if evaluation, but not training, is to run in 16 bits.
 bool plans_full_evaluation(const Arguments& arguments);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Tests the rules that turn arguments and facts into a request, and the error messages of these rules.
+// Tests the rules that turn arguments and facts into a plan request, and the error messages of these rules.
 #include "plan/request/request_of.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Arguments with(const std::function<void(Arguments&)>& change) {
   return arguments;
 }
 
-// Returns the refusal, or "" for arguments that are accepted.
+// Returns the error message, or "" for arguments that are accepted.
 std::string refusal(const Arguments& arguments, const RunFacts& facts) {
   RequestRemarks remarks;
   try {
@@ -50,7 +50,7 @@ TEST(RequestOf, DefaultsAreFp32OnTheGivenDevice) {
   EXPECT_TRUE(remarks.notes.empty() && remarks.warnings.empty());
 }
 
-// GPUs of one machine map each other's memory, unless they cannot or NCCL is asked for.
+// GPUs of one machine exchange data in memory that they map from each other, unless the GPUs do not support this or NCCL is requested.
 TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   const auto maps_peers = [](const char* card, const std::function<void(Arguments&)>& change) {
     Arguments arguments = with(change);
@@ -71,8 +71,8 @@ TEST(RequestOf, GpusOfOneMachineMapEachOthersMemory) {
   }));
 }
 
-// The ranks of a tensor-parallel group have consecutive numbers, so they are on one machine if the size of the group divides the number of
-// its GPUs.
+// The ranks of a tensor-parallel group have consecutive numbers. Thus they are on one machine if the size of the group divides the number
+// of GPUs per machine.
 TEST(RequestOf, AxesOfTheMeshMapMemoryIndependently) {
   struct Wanted {
     bool data, tensor;
@@ -98,7 +98,7 @@ TEST(RequestOf, AxesOfTheMeshMapMemoryIndependently) {
   expect_mapped(1, 4, 1, {.data = true, .tensor = false});
 }
 
-// A plan uses the measurements of the exchange that its ranks use.
+// Tests that a plan uses the measurements for the kind of exchange (NCCL or mapped memory) that its ranks use.
 TEST(RequestOf, TakesTheLinksOfItsExchange) {
   LinkCalibration calibration{.num_ranks = 4};
   for (const LinkExchange exchange :
@@ -194,7 +194,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_EQ(request.ranks.data_size(), 2);
   EXPECT_FALSE(request.ranks.divides_rows());
   EXPECT_EQ(request.batches.train, facts.train_bucket);
-  // Two ranks can divide the rows of a bucket whose tokens are a multiple of 16.
+  // Two ranks can divide the rows of a bucket only if the number of tokens is a multiple of 16.
   Arguments divides_rows = arguments(4, 2);
   divides_rows.sequence_parallel = true;
   RunFacts odd = facts;
@@ -230,7 +230,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_NE(refusal(pure, facts).find("rounded randomly"), std::string::npos);
 }
 
-// The stages of a pipeline on GPUs exchange values in memory that they map from each other, or through NCCL.
+// Tests that pipeline stages on GPUs exchange values through mapped memory, or through NCCL if it is requested.
 TEST(RequestOf, StagesOfOneMachineMapEachOthersMemory) {
   RunFacts facts = gpu_facts("h100");
   facts.model.num_hidden_layers = 12;

@@ -1,5 +1,4 @@
-// The parts of request_of.h: each rule turns arguments and facts into one part of the request for a plan, or refuses
-// them. Pure; thread-safe.
+// The steps of request_of(): each rule turns arguments and facts into one part of the plan request, or refuses them. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace plimsoll {
 
-// Remarks for the user about arguments that have no effect, or an effect that is likely not intended.
+// Collects notes for the user about arguments that have no effect, or an effect that is likely not intended.
 struct RequestRemarks {
   std::vector<std::string> notes = {};
   std::vector<std::string> warnings = {};
@@ -23,37 +22,38 @@ struct RequestRemarks {
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
-// Checks tensor parallelism. Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or if
-// the results would differ from the results of one rank. The settings that exclude each other in any case are in exclusions.cc.
+// Checks tensor parallelism. Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or
+// if the results would differ from those of one rank. Settings that exclude each other for every model are checked in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
 
-// Checks the pipeline of a request. Errors: kUsage if the model cannot be divided into its stages.
+// Checks pipeline parallelism. Errors: kUsage if the model cannot be divided into the requested number of stages.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);
 
 struct AdapterFacts {
-  std::optional<LoraConfig> stored = {};      // the settings of the adapter that the run begins with
-  std::vector<std::string> new_modules = {};  // modules of the model that no file provides
+  std::optional<LoraConfig> stored = {};  // settings of the existing adapter that the run begins with
+  // modules of the model that no file has weights for, such as a new head
+  std::vector<std::string> new_modules = {};
 };
 
-// Returns the settings of the run's adapter, existing or new, with the precision of its base; none for a run without
-// an adapter. A new adapter also saves the modules that no file provides. Errors: kUsage if the arguments contradict
-// the existing adapter, name modules that the model lacks, or store a base in few bits without an adapter.
+// Returns the settings of the run's adapter, including the data type in which its base is stored. Returns nothing for a run without an
+// adapter. Modules that no file has weights for are saved with a new adapter. Errors: kUsage if the arguments contradict the existing
+// adapter, name modules that the model does not have, or store a base in 4 or 8 bits without an adapter.
 std::optional<LoraConfig> lora_of(const Arguments& arguments, const ModelConfig& config,
                                   const AdapterFacts& adapter);
 
-// Memory of the process on the host outside of the arena, as far as arguments do not determine it.
+// The host memory that the process uses outside the arena, as far as it does not follow from the arguments.
 struct HostFacts {
   int64_t process_bytes = 0;
-  int64_t data_bytes = 0;     // without the batches that the loader makes in advance
-  int64_t io_bytes = 0;       // without the matrix that is being quantized
+  int64_t data_bytes = 0;     // without batches that the loader prepares in advance
+  int64_t io_bytes = 0;       // without the buffers for the matrix that is being quantized
   int64_t reading_bytes = 0;  // the same as HostMemory::reading_bytes
-  int64_t bound_buckets = 0;  // buckets whose ops are bound to their kernels
+  int64_t bound_buckets = 0;  // number of buckets for which the executor prepares the calls of ops
   int64_t library_bytes_per_bucket = 0;
-  int64_t batch_bytes_per_token = 0;  // bytes per token of all batches that the loader holds at a time
+  // bytes per token, summed over all batches that the loader holds at a time
+  int64_t batch_bytes_per_token = 0;
 };
 
-// Returns the memory for a run whose largest training batch is `train`. The constants in the source state how each was
-// measured.
+// Returns the host memory of a run whose largest training batch is `train`. The source file states how its constants were measured.
 HostMemory host_memory_of(const HostFacts& facts, const ModelConfig& config,
                           const std::optional<LoraConfig>& lora, const Bucket& train);
 

@@ -1,4 +1,4 @@
-// The rules for tensor parallelism.
+// Checks the arguments that concern tensor parallelism.
 #include "base/check.h"
 #include "base/optimizer_table.h"
 #include "plan/request/rules.h"
@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Checks that the ranks can divide a size of the model.
+// Checks that a size of the model, such as its number of heads, is divisible by the number of ranks.
 void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::string_view key) {
   if (size % ranks == 0) return;
   throw_error(ErrorCode::kUsage,

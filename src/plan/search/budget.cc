@@ -17,8 +17,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int kRoundsOfRefining = 8;
-// Number of bisections of the limit. Nine of them narrow it down to a five-hundredth of the bytes that recomputation
-// can free.
+// Number of bisection steps for the limit of live bytes. Nine steps determine it to 1/512 of the bytes that recomputation can free.
 constexpr int kHalvings = 9;
 // The search ends if at most this share of the budget is unused.
 constexpr double kNearEnough = 0.002;
@@ -27,8 +26,7 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// Bytes of the gradients that exist from a block's backward pass until the optimizer runs, for each block and
-// for the head.
+// For each block and for the head: the bytes of the gradients that its backward pass creates and that stay live until the optimizer runs.
 struct GradientBytes {
   std::vector<int64_t> of_block;
   int64_t of_head = 0;
@@ -46,7 +44,7 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    // Counts only values that an op of this run produces, not the version of a deferred value that the previous run left.
+    // Skips values that the previous run of the program left (deferred values); counts only those that an op of this run computes.
     const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =
@@ -75,7 +73,7 @@ class BudgetSearch {
   BudgetChoice fastest_within(int64_t budget) {
     result_.budget_bytes = budget;
     for (const RecomputeOutcome& outcome : result_.policies) consider(outcome);
-    // Keeping everything is the fastest choice if it fits.
+    // Recomputing nothing is the fastest choice if it fits.
     if (result_.policies.front().total_bytes > result_.budget_bytes) {
       prepare_blocks();
       search_blocks();
@@ -139,8 +137,8 @@ class BudgetSearch {
     bytes_beside_ = none_plan_->total_bytes() - none_plan_->programs.at(kTrainProgram).transient_bytes;
   }
 
-  // Solves for a limit of live bytes, plans the solution, and corrects the limit by the difference between
-  // the planned bytes and the budget. A limit that was too large is an upper bound for the following limits.
+  // Solves for a limit of live bytes, makes a plan of the solution, and corrects the limit by the difference between the planned bytes
+  // and the budget. If a plan turns out too large, its limit is an upper bound for the following limits.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
@@ -156,14 +154,14 @@ class BudgetSearch {
       if (left < 0) too_much = std::min(too_much.value_or(limit), limit);
       if (left >= 0 && static_cast<double>(left) < kNearEnough * static_cast<double>(result_.budget_bytes))
         return;
-      // The next limit is the solver's own estimate for this solution plus the bytes that are left.
+      // The next limit is the solver's estimate for this solution plus the bytes of the budget that its plan did not use.
       const int64_t next = std::max(solution->peak_bytes + left, left < 0 ? int64_t{0} : limit + left / 2);
       limit = too_much ? std::min(next, (*too_much + (left < 0 ? next : limit)) / 2) : next;
     }
   }
 
   // Solves for a time of recomputation, plans the solution, and corrects this time by the difference between the planned and the allowed
-  // step time. Then bisects between times that were short enough and times that were too long.
+  // step time. Then bisects between a time that was short enough and one that was too long.
   void search_time(double most_ms) {
     if (menu_.options.empty()) return;
     double again_ms = most_ms - none().step_ms;
@@ -187,8 +185,8 @@ class BudgetSearch {
     }
   }
 
-  // Returns the fastest solution under the smallest limit of live bytes for which no more than this time is
-  // recomputed. Limits below the bytes that remain when everything is recomputed are not tried, because the peak is then at another op.
+  // Returns the fastest solution under the smallest limit of live bytes that can be met by recomputing for at most this time. Limits
+  // below the live bytes with full recomputation are not tried, because the peak is then at an op that recomputation does not affect.
   std::optional<RecomputeSolution> smallest_solution(double again_ms) const {
     std::optional<RecomputeSolution> best;
     const auto try_limit = [&](int64_t limit) {
@@ -233,13 +231,13 @@ class BudgetSearch {
   BudgetChoice result_;
   bool found_ = false;
   std::optional<PlanGraphs> begun_;
-  std::optional<Plan> none_plan_;  // the plan that keeps everything
+  std::optional<Plan> none_plan_;  // the plan that recomputes nothing
   std::optional<RecomputeOutcome> smallest_;
   std::vector<BlockOps> blocks_;
   RecomputeOptions menu_;
   std::vector<RecomputeBlock> keep_blocks_;
-  int64_t head_bytes_ = 0;    // bytes of gradients that the head leaves
-  int64_t bytes_beside_ = 0;  // bytes of the plan that are not transient bytes of the training program
+  int64_t head_bytes_ = 0;    // bytes of gradients that are live after the backward pass of the head
+  int64_t bytes_beside_ = 0;  // total bytes of the plan minus the transient bytes of training
 };
 
 }  // namespace

@@ -14,9 +14,9 @@
 
 namespace plimsoll {
 
-// A choice of recomputed values and the figures of its plan.
+// A choice of recomputed values, with the memory and time of its plan.
 struct RecomputeOutcome {
-  std::string name = {};  // the name of the policy, or "chosen"
+  std::string name = {};  // name of the policy, or "chosen" if values were chosen one by one
   RecomputeChoice choice = {};
   int64_t total_bytes = 0;
   double step_ms = 0;  // estimated time of the whole step
@@ -26,39 +26,39 @@ struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
   std::vector<RecomputeOutcome> policies =
-      {};             // the policies that the choice was compared with: none, cheap, full
-  int num_plans = 0;  // the number of plans of the whole model that were made
+      {};             // results for the policies none, cheap and full, for comparison
+  int num_plans = 0;  // number of plans of the whole model that the search made
 };
 
 // Returns the choice with the shortest estimated step among those whose plan needs at most `budget_bytes` in total. The step is never
-// longer than with a policy that fits. Blocks of one kind share a list of options, the Pareto front of their sets of kept values
-// (recompute_options.h). A dynamic program takes one option per block. The planner then computes the real bytes of the result, and the
-// dynamic program runs again with a limit that is corrected by the difference, until the budget is used up. Requires: request.train.
-// Errors: kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the sequences. Cost: under a
-// second for BERT-large.
+// longer than with a fixed policy that fits. For blocks of one kind, the options are the Pareto-optimal sets of values to keep
+// (recompute_options.h). Dynamic programming selects one option per block. The planner then computes the real bytes of the result, and
+// dynamic programming runs again with a limit that is corrected by the difference, until the budget is used up. Requires: request.train.
+// Errors: kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the sequences. Cost: under
+// a second for BERT-large.
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes,
                               const PlanLabels& labels = {});
 
-// The share by which --recompute selective may make a step longer than RecomputePolicy::kCheap does, by the
-// estimate.
+// --recompute selective may make a step longer than RecomputePolicy::kCheap does, by this share of the estimated step time.
 inline constexpr double kSelectiveShareOfStep = 0.03;
 
-// Returns the choice whose plan needs the fewest bytes among those whose estimated step is at most (1 +
-// kSelectiveShareOfStep) times as long as with RecomputePolicy::kCheap. Of choices with equal bytes it
-// returns the fastest, so that nothing is recomputed that frees no memory. It uses the same options and
-// dynamic program as choose_recompute(), and bisects the limit towards the time that may be spent. The result never needs more bytes than
-// kCheap. BudgetChoice::budget_bytes is unlimited in this case. Requires: request.train. Cost: as choose_recompute().
+// Returns the choice whose plan needs the fewest bytes among those whose estimated step is at most (1 + kSelectiveShareOfStep) times as
+// long as with RecomputePolicy::kCheap. Of choices with equal bytes it returns the fastest, so that nothing is recomputed that frees no
+// memory. It uses the same options and dynamic programming as choose_recompute(), and finds by bisection the limit of live bytes for
+// which recomputation takes the allowed time. The result never needs more bytes than kCheap. BudgetChoice::budget_bytes is unlimited in
+// this case. Requires: request.train. Cost: as choose_recompute().
 BudgetChoice choose_selective(const PlanRequest& request);
 
-// Returns the choice that the arguments of the run ask for. Requires: recompute_chosen(run) is not kByPolicy; `request`
-// is that of the run, or differs from it in its batches. Errors and cost: as choose_recompute().
+// Returns the choice that the arguments of the run ask for. Requires: recompute_chosen(run) is not kByPolicy; `request` is that of the
+// run, apart from its batch sizes. Errors and cost: as choose_recompute().
 BudgetChoice choose_recompute_of(const RunSpec& run, const PlanRequest& request,
                                  const PlanLabels& labels = {});
 
-// Returns the argument that requests the choice, with its value: "--recompute selective" or "--recompute_budget ...".
+// Returns the argument that requests the choice, with its value, such as "--recompute selective" or "--recompute_budget ...".
 std::string recompute_argument(const Arguments& arguments);
 
-// Returns a note for the user: the choice and what it was compared with. `asked` is the text of recompute_argument().
+// Returns a note for the user that states the choice and the policies that it was compared with. `asked` is the text of
+// recompute_argument().
 std::string describe_budget_choice(const BudgetChoice& choice, std::string_view asked);
 
 }  // namespace plimsoll

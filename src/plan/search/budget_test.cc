@@ -40,8 +40,7 @@ PlanRequest request_of(const BudgetCase& test) {
   return request;
 }
 
-// Checks eleven budgets at equal distances, from the memory needed if everything is recomputed to the memory needed
-// if nothing is.
+// Checks eleven budgets at equal distances between the memory needed with full recomputation and the memory needed without recomputation.
 void expect_never_worse(const PlanRequest& request, const std::vector<int>& tenths, int& faster) {
   std::vector<RecomputeOutcome> fixed;
   for (const RecomputePolicy policy :
@@ -61,7 +60,7 @@ void expect_never_worse(const PlanRequest& request, const std::vector<int>& tent
       fastest = fastest == 0 ? policy.step_ms : std::min(fastest, policy.step_ms);
     }
     faster += found.best.step_ms < fastest ? 1 : 0;
-    // The figures of the search equal those of a plan that is built with its choice.
+    // The bytes and times that the search reports must equal those of a plan that is built separately with its choice.
     PlanRequest chosen = request;
     chosen.recompute = found.best.choice;
     const Plan plan = build_plan(chosen);
@@ -91,7 +90,7 @@ TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
   EXPECT_GE(faster, cases) << "mixing pays between the policies";
 }
 
-// The lowest budget is left out: it fits only the policy that recomputes everything.
+// The lowest budget is skipped, because only full recomputation fits into it.
 TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
   int faster = 0;
   expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 1, 3, 7}, faster);
@@ -134,8 +133,8 @@ TEST(Budget, SaysByHowMuchNothingFits) {
   }
 }
 
-// The plan with kSelective recomputes for no more than its share of a step, needs less memory than the plan with
-// kCheap, and is no slower than the plan that is searched for a limit of the same number of bytes.
+// The plan with kSelective may spend only the allowed share of a step on recomputation. It must need less memory than the plan with
+// kCheap, and must not be slower than the plan that a search finds for a budget of the same number of bytes.
 TEST(Selective, BuysBytesForItsShareOfAStep) {
   const BudgetCase cases[] = {{"bert-large-uncased", 32, 512, 1, true, "h200"},
                               {"bert-large-uncased", 4, 512, 1, false, "h200"},
@@ -162,8 +161,8 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
   }
 }
 
-// With only four layers, the last layer, which differs from the measured middle layer, has a large share of the time, so the estimate must
-// be corrected.
+// The search measures a layer in the middle of the model. With only four layers, the last layer, which differs from it, takes a large
+// share of the time, so the search must correct its estimate.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
   request.model.config.num_hidden_layers = 4;
@@ -175,7 +174,7 @@ TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   EXPECT_LE(found.best.step_ms, (1 + kSelectiveShareOfStep) * cheap.step_ms);
 }
 
-// With one sequence the peak is in the optimizer segment, which recomputation does not reduce, so nothing is recomputed.
+// With one sequence the peak is in the optimizer segment. Recomputation does not reduce this peak, so nothing should be recomputed.
 TEST(Selective, ComputesNothingAgainWhereThatFreesNothing) {
   const PlanRequest request = request_of({"bert-large-uncased", 1, 128, 1, false, "h200"});
   const BudgetChoice found = choose_selective(request);

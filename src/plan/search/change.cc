@@ -28,8 +28,7 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
   run_.facts.passes.dump = nullptr;
-  // The graphs of these plans need not be verified, because the plan of a change is never executed: a user who follows the suggestion
-  // starts a new run.
+  // These plans are never executed, because a user who follows a suggestion starts a new run. Therefore their graphs are not verified.
   if (run_.facts.passes.verification == Verification::kOnce)
     run_.facts.passes.verification = Verification::kNever;
 }
@@ -96,14 +95,15 @@ void Change::use_16_bit_weights() {
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
-  // If the arguments already name another policy, the added argument replaces it, because the last one counts.
+  // If the arguments already name a policy, the added argument replaces it, because the last of several equal arguments counts.
   const bool is_named = run_.arguments.recompute == recompute_policy_name(RecomputePolicy::kNone) ||
                         run_.facts.recompute.has_value();
   run_ = with_recompute(std::move(run_), policy);
   arguments_.push_back(policy == RecomputePolicy::kFull && !is_named
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
-  // With 16-bit activations, recomputation rounds differently: it starts from normalized values that were rounded to 16 bits.
+  // With 16-bit activations, recomputation changes rounding: the recomputed values are computed from normalized values that were rounded
+  // to 16 bits.
   if (request_of(run_).precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
@@ -118,14 +118,14 @@ void Change::use_sequence_parallel() {
 }
 
 void Change::use_methods(const MethodSet& all) {
-  // Checkpointing replaces the choice of recomputed values that a search has made for this run.
+  // Checkpointing replaces the individual choice of recomputed values that a search has made for this run.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
   if (replaces_choice) use_recompute(RecomputePolicy::kFull);
   const MethodSet set = replaces_choice ? all.without_kind("recompute") : all;
   if (set.empty()) return;
   const Effect effect = effect_of(set, request_of(run_));
   std::vector<std::string> words = words_of(set, run_);
-  // Removes the value True, because a flag needs no value.
+  // Leaves out the value True, because a flag needs no value on the command line.
   std::erase(words, "True");
   run_ = with_methods(run_, set);
   arguments_.push_back(fmt::format("{}", fmt::join(words, " ")));
@@ -152,7 +152,7 @@ void Change::use_recompute_budget(int64_t limit_bytes) {
 
 namespace {
 
-// Returns the result of a call, or nothing if it refuses the run by name.
+// Returns the result of a call, or nothing if it throws an error of kind kUsage.
 template <typename Make>
 auto unless_refused(const Make& make) -> std::optional<decltype(make())> {
   try {
@@ -249,7 +249,8 @@ std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
-  // A choice of individual values is weaker than the strongest policy and stronger than recomputing nothing.
+  // A policy is stronger if it recomputes more. A choice of individual values is weaker than the strongest policy and stronger than no
+  // recomputation.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)

@@ -20,8 +20,8 @@ FitNeeds needs_of(const Plan& plan) {
   if (operations.samples == 0) return needs;
   const auto samples = static_cast<double>(operations.samples);
   needs.ms_per_sample = operations.total().ms / samples;
-  // Values in host memory cross the link twice per step, in both directions at the same time, except for
-  // some small states.
+  // Optimizer states in host memory are transferred twice per step, to the device and back. Both directions of the link are used at the
+  // same time, except for some small states.
   const double link_ms = plan.is_on_gpu()
                              ? kShareThatMoves * static_cast<double>(plan.host_persistent_bytes) /
                                    link_bytes_per_ms(plan.request, LinkUse::kBothWays)
@@ -137,9 +137,9 @@ int64_t FitPlanner::sure_bytes(const FitShape& shape) {
 
 namespace {
 
-// Returns the largest value from `low` to `high` whose shape fits, or low - 1. It bisects over placed
-// graphs, then goes down over plans until one confirms the value, because an order of ops that was chosen
-// for exactly this bucket may need a little more.
+// Returns the largest value from `low` to `high` whose batch shape fits, or low - 1. It first bisects with placed graphs, which is fast.
+// From that value it goes down until a complete plan confirms that the shape fits: a complete plan chooses its order of ops for exactly
+// this bucket and may need a little more memory.
 template <typename MakeShape>
 int64_t largest(FitPlanner& planner, int64_t low, int64_t high, MakeShape make_shape) {
   int64_t good = low - 1;
@@ -159,7 +159,7 @@ FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_s
                       int64_t most_tokens) {
   FitLimits limits{.largest_batch = shape.accumulation == 1 ? shape.micro_batch : 0,
                    .longest_sequence = shape.longest};
-  // Graphs are built for the first shape that is requested, and their order of ops suits shapes near it.
+  // Graphs are built for the first batch shape that is requested. Their order of ops also suits similar shapes.
   planner.placed({shape.micro_batch, 1, shape.longest});
   if (planner.takes(shape)) planner.placed(shape);
   limits.largest_batch =

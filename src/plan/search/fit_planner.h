@@ -1,5 +1,6 @@
-// Plans a run with one set of training methods for batches of many shapes. It builds graphs as rarely as possible, because the search for
-// runs that fit needs hundreds of plans. A planner is not thread-safe; the graphs that several planners share are.
+// Plans a run with one set of training methods (such as checkpointing or offloading) for batches of many shapes. It builds graphs as
+// rarely as possible, because the search for runs that fit needs hundreds of plans. A planner is not thread-safe, but several planners
+// may share graphs.
 #pragma once
 
 #include <cstdint>
@@ -21,47 +22,47 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If each plan chooses its recomputed values by a search, these are bounds.
+// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, these
+// figures are bounds.
 struct FitNeeds {
-  int64_t bytes = 0;        // upper bound
-  int64_t least_bytes = 0;  // estimate: the bytes of the policy that recomputes everything
+  int64_t bytes = 0;        // upper bound of the bytes
+  int64_t least_bytes = 0;  // estimate of the smallest possible bytes: those with full recomputation
   double ms_per_sample = 0;
   // Lower bound of the time per sample: the time of the ops alone or that of the transfers alone, whichever is
   // longer. The time for which ops wait for transfers is not included, because it depends on the shape.
   double least_ms = 0;
-  double passes_ms = 0;  // the time of the forward and the backward pass, without updates and copies
+  double passes_ms = 0;  // time of the forward and the backward pass, without updates and copies
 };
 
 class FitPlanner {
  public:
-  // Requires: the set is one of the space; the space and the shared graphs outlive the planner.
+  // Requires: the set belongs to the space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
-  // Plans the run itself. Requires: the shared graphs outlive the planner.
+  // Plans the run without additional methods. Requires: the shared graphs outlive the planner.
   FitPlanner(RunSpec run, SharedGraphs& shared);
 
-  // Returns true if arguments can ask for a run of this shape.
+  // Returns true if the arguments of a run can express this batch shape.
   bool takes(const FitShape& shape) const;
 
-  // Returns the memory and the time that the shape needs, computed from graphs that were built for the first
-  // requested shape. The search is guided by these figures. The figures assume that states are transferred as late as
-  // possible and that activations are offloaded even if the device has headroom for them. How early states are
-  // transferred, and which activations stay, depends on the shape. Errors: as build_plan(). Cost: half a millisecond
-  // for BERT-large, some more for the first shape.
+  // Returns the memory and the time that the shape needs, computed from graphs that were built for the first requested shape. The search
+  // is guided by these figures. They assume that states are transferred as late as possible, and that all activations are offloaded even
+  // if some of them would fit into the memory of the device: the better choices depend on the shape. Errors: as build_plan(). Cost: half
+  // a millisecond for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
-  // Returns the memory and the time that the shape needs, computed from the plan of a real run. The results of the search contain these
-  // figures. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
-  // choice if there is one.
+  // Returns the memory and the time that the shape needs, computed from the plan of a real run. The search reports these figures as its
+  // results. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for
+  // recomputed values if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no headroom for early copies. It is computed from a
-  // plan whose copies are as late as possible and whose policy of recomputation is the one that FitNeeds::bytes of placed() is for. Cost: a
-  // plan.
+  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves nothing for early copies. It is computed from a
+  // plan whose copies are as late as possible, and whose recomputation policy is the one for which placed() computes FitNeeds::bytes.
+  // Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
-  // Returns how the recomputed values are chosen.
+  // States how recomputed values are chosen.
   RecomputeChosen chosen() const { return recompute_; }
-  // Returns true if the bytes fit into the limit, and into the budget if there is one.
+  // Returns true if the plan fits into the memory limit, and into the budget if there is one.
   bool fits(int64_t bytes) const;
-  // Drops the graphs. They are built again when they are needed.
+  // Frees the graphs. They are built again when they are needed.
   void release() { graphs_.clear(); }
 
   int64_t num_plans() const { return num_plans_; }
@@ -71,9 +72,9 @@ class FitPlanner {
   struct Graphs {
     std::optional<Placer> placer = {};
     FitShape built_for = {};
-    FitNeeds own_needs = {};  // what a batch of shape `built_for` needs
+    FitNeeds own_needs = {};  // the result for a batch of the shape `built_for`
   };
-  // The properties by which graphs differ: accumulation, logits in chunks, and the policy of recomputation.
+  // The properties that determine a graph: accumulation, logits in chunks, and the recomputation policy.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
 
   void set(const FitShape& shape);
@@ -84,7 +85,7 @@ class FitPlanner {
   RunSpec run_;
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
-  PlanRequest request_;  // the request for the shape that was asked for last
+  PlanRequest request_;  // the request for the shape that was requested last
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;
@@ -92,13 +93,13 @@ class FitPlanner {
 
 // The largest batch and the longest sequence that fit with a set of methods.
 struct FitLimits {
-  int64_t largest_batch = 0;     // sequences of a batch without accumulation; 0: none fits
-  int64_t longest_sequence = 0;  // tokens per sequence in batches of the shape
+  int64_t largest_batch = 0;     // number of sequences in a batch without accumulation; 0: none fits
+  int64_t longest_sequence = 0;  // number of tokens per sequence, with the batch size of the shape
 };
 
-// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`, starting from a
-// shape that fits. If each plan chooses its recomputed values by a search, both limits are those of a fixed policy that needs at least as
-// much memory. Cost: about twenty placements and two plans.
+// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If recomputed
+// values are chosen by a separate search for each plan, a fixed policy is used that needs at least as much memory. Cost: about twenty
+// placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);
 

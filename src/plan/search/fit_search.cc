@@ -16,22 +16,22 @@
 namespace plimsoll {
 namespace {
 
-// The number of sets that are planned before the next sets are chosen. It does not depend on the number of threads, so that the answers do
-// not either.
+// The number of sets of methods that are planned before the next sets are selected. It does not depend on the number of threads, so that
+// the results do not depend on it either.
 constexpr size_t kSetsAtOnce = 8;
-// A method is worth adding if the step time with it, relative to the time without it, is at most this.
+// A method is worth adding to a set only if the step time with it, divided by the time without it, is at most this.
 constexpr double kWorthHaving = 0.995;
-// A method is planned only if a lower bound of its relative step time is at most this.
+// A method is only planned if a lower bound of that ratio is at most this.
 constexpr double kWorthLooking = 0.99;
-// The largest number of recomputation choices that are computed for a set of methods, together with the sets that
-// replace its checkpointing by a budget. Each choice takes a tenth of a second.
+// Limits for choosing individual values to recompute, which takes a tenth of a second per choice: the largest number of choices per set
+// of methods, and the largest number of sets in which a budget replaces checkpointing.
 constexpr int kMostChoices = 3;
 constexpr size_t kMostBudgets = 6;
 
 struct Split {
   FitShape shape = {};
   bool is_wanted = true;
-  double least_ms = 0;  // lower bound of the time per sample, over all plans of the set
+  double least_ms = 0;  // lower bound of the time per sample, for all plans with this split
   std::optional<FitNeeds> needs = {};
 };
 
@@ -50,10 +50,9 @@ struct Node {
   bool fits(const Split& split) const { return split.needs && planner->fits(split.needs->least_bytes); }
 };
 
-// Returns true if a batch takes at least as long with the methods that the larger set has in addition. That is not
-// certain if these methods change what is transferred between device and host, or when: checkpointing leaves fewer
-// activations to transfer, with copies made at use, the fp32 weights are not offloaded, and with updates in the backward pass the states
-// can be copied while the backward pass runs.
+// Returns true if a batch certainly takes at least as long with the larger set of methods. This is not certain if the additional methods
+// change what is transferred between device and host, or when: with checkpointing there are fewer activations to transfer, with 16-bit
+// copies made at use, the fp32 weights are not offloaded, and with updates in the backward pass, states can be transferred while it runs.
 bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   if (!set.is_less_than(larger)) return false;
   const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
@@ -61,15 +60,16 @@ bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   return !set.has("offload_optimizer") || (!adds("copies_at_use") && !adds("optimizer_in_backward"));
 }
 
-// Without accumulation a gradient has the type of its weight, so a set with 16-bit gradients equals the set without them.
+// Without accumulation a gradient has the type of its weight, so a set with 16-bit gradients is the same as the set without them. With
+// accumulation it is a different set.
 bool is_another_set(const MethodSet& set, const FitShape& shape) {
   return shape.accumulation == 1 && (set.has("bf16_gradients") || set.has("fp16_gradients"));
 }
 
 bool has_redundant_methods(const FitAnswer& answer, const FitAnswer& other) {
   if (other.set.is_less_than(answer.set)) return answer.ms_per_sample > kWorthHaving * other.ms_per_sample;
-  // If one of two sets recomputes whole layers and the other one has a budget, the budget has to be faster, because
-  // recomputing whole layers is the simpler choice.
+  // A set that recomputes whole layers is simpler than one with a recomputation budget, so the one with the budget is kept only if it is
+  // faster.
   const bool are_choices = answer.set.has_kind("recompute") && other.set.has_kind("recompute") &&
                            answer.set.without_kind("recompute") == other.set.without_kind("recompute");
   if (!are_choices || answer.set == other.set) return false;
@@ -101,7 +101,7 @@ class SetSearch {
       result_.num_plans += node.planner->num_plans();
       result_.plan_ms += node.planner->plan_ms();
     }
-    // plan_ms is the sum of the times of all threads; dividing it by their number gives the elapsed time.
+    // plan_ms is summed over all threads; dividing it by their number gives the elapsed time.
     result_.plan_ms /= question_.num_threads;
     return std::move(result_);
   }
@@ -127,7 +127,8 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // Sorts by the smallest time among the splits that `counts` accepts. Returns false if it accepts none.
+  // Enters a set into the queue, which is sorted by the smallest bound of the time among the splits that `counts` accepts. Returns false
+  // if it accepts no split.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
     std::optional<double> bound;
@@ -138,9 +139,9 @@ class SetSearch {
     return bound.has_value();
   }
 
-  // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of
-  // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes
-  // the run no more, or if the difference in speed is larger than it can be within a tie.
+  // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of order_ties(), and one of
+  // them has no stronger effect on training than this set. A faster answer precedes it if it changes the run no more than this set, or if
+  // the difference in speed is too large for a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -148,7 +149,7 @@ class SetSearch {
       if (answer.ms_per_sample > entry.bound_ms) continue;
       is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
       const bool changes_no_more = answer.extent <= entry.node->extent;
-      // A tie extends from its fastest row by the error of estimates, and from its first row once more.
+      // A tie may extend by the error of estimates from its fastest row, and by the same error again from the row that becomes its first.
       const double last_of_tie = (1 + kEstimateError) * answer.ms_per_sample;
       before += changes_no_more || !is_tie(last_of_tie, entry.bound_ms) ? 1 : 0;
     }
@@ -177,12 +178,12 @@ class SetSearch {
     return nodes;
   }
 
-  // A set that consists of a precision alone is always planned, whether it fits or not, because it gives the lower bound for the passes of
-  // all sets with this precision.
+  // A set that only changes the precision is always planned, whether it fits or not, because its times of the forward and backward pass
+  // are lower bounds for all sets with this precision.
   static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
 
-  // Returns a lower bound of the time per step with this set of methods: the smallest one among its splits of the batch that could
-  // still be the answer.
+  // Returns a lower bound of the time per step with this set of methods: the smallest one among the ways to split the batch that are
+  // still candidates.
   double bound_of(Node& node) const {
     const Node* alone = nullptr;
     for (const Node& other : nodes_) {
@@ -201,7 +202,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Considers only splits that do not fit with fewer methods, because fewer methods are never slower.
+  // Considers only splits of the batch that do not fit with fewer methods, because a run with fewer methods is never slower.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
@@ -238,8 +239,8 @@ class SetSearch {
     }
   }
 
-  // Finds the fastest split whose plan fits. The order of the search comes from placed graphs, whose figures are
-  // exact except for sets that choose what is recomputed, for which they are bounds.
+  // Finds the fastest split of the batch whose plan fits. The order in which splits are tried comes from quickly placed graphs. Their
+  // figures are exact, except for sets that choose individual values to recompute, for which they are bounds.
   void build(Node& node) {
     const RecomputeChosen chosen = node.planner->chosen();
     const bool by_budget = chosen == RecomputeChosen::kByBudget;
@@ -300,8 +301,8 @@ class SetSearch {
     answers.push_back(answer);
   }
 
-  // Adds the sets with one more method, for splits that do not fit without it and may be faster than the
-  // split that does.
+  // Adds the sets with one more method, for splits of the batch that do not fit without it and that may be faster than the split that
+  // does fit.
   void add_larger(const Node& node) {
     std::vector<Split> splits;
     bool any = false;
@@ -323,9 +324,9 @@ class SetSearch {
     }
   }
 
-  // Returns a lower bound of the time per sample that the copies of the larger set take. The larger set fits only if it moves at least
-  // those bytes to the host by which the smaller set exceeds the limit. States cross the link once per step, in both directions at the same
-  // time; activations cross it with each micro-batch.
+  // Returns a lower bound of the time per sample that copies take in the larger set. The larger set fits only if it moves enough bytes to
+  // the host: at least those by which the smaller set exceeds the limit. States are transferred once per step, in both directions at the
+  // same time; activations are transferred with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
     const PlanRequest& request = space_.own_request();
     const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
@@ -342,8 +343,8 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // If a batch does not fit with the run's own policy, a set that recomputes whole layers may instead
-  // recompute only as much as the memory requires.
+  // Sets in which whole layers are recomputed are tried again with a budget, if the batch does not fit with the run's own policy: then
+  // only as much is recomputed as the memory requires.
   void try_budgets() {
     std::vector<Node*> nodes;
     for (const FitAnswer& answer : result_.answers) {
@@ -367,8 +368,7 @@ class SetSearch {
 
   const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
 
-  // Takes the first answers. If of_each_effect is set, it also takes the fastest one and the first one per effect on
-  // training.
+  // Keeps the first answers. If of_each_effect is set, it also keeps the fastest answer and the first one for each effect on training.
   void take_answers() {
     std::vector<FitAnswer>& answers = result_.answers;
     order_ties(

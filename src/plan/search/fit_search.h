@@ -16,37 +16,39 @@
 
 namespace plimsoll {
 
-// Returns true if two estimated values, the smaller one first, differ by less than the error of estimates.
+// Returns true if two estimated values differ by less than the error of estimates. Requires: smaller <= larger.
 constexpr bool is_tie(double smaller, double larger) {
   return larger < (1 + kEstimateError) * smaller;
 }
 
 struct FitQuestion {
   int64_t effective_batch = 8;   // sequences per optimizer step
-  int64_t most_sequences = 0;    // sequences per micro-batch at most; 0: effective_batch
+  int64_t most_sequences = 0;    // largest number of sequences per micro-batch; 0: effective_batch
   int64_t longest = 128;         // tokens per sequence
-  int64_t most_tokens = 512;     // the number of positions of the model
-  int64_t largest_batch = 4096;  // the upper end of the search for the largest batch
-  size_t num_answers = 12;       // the number of answers, in the order of order_ties()
+  int64_t most_tokens = 512;     // number of positions of the model, the limit for longest_sequence
+  int64_t largest_batch = 4096;  // upper limit of the search for the largest batch
+  size_t num_answers = 12;       // number of answers to return, in the order of order_ties()
   bool of_each_effect =
-      true;  // also returns the fastest answer, and the first answer for each effect on training (Effect)
+      true;  // Also returns the fastest answer, and the first answer for each effect on training (Effect).
   size_t num_detailed =
-      16;  // the number of answers, from the first one on, for which largest_batch and longest_sequence are searched
-  int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
+      // For this number of answers, counted from the first, largest_batch and longest_sequence are computed too.
+      16;
+  int num_threads = 1;  // number of threads that plan in parallel; answers do not depend on it
 };
 
 // The best run with one set of training methods. Every figure comes from a plan that build_plan() made for exactly this run.
 struct FitAnswer {
   MethodSet set = {};
   ExtentOfChange extent = {};
-  int tie = 0;  // answers with the same number are a tie: see order_ties()
+  int tie = 0;  // answers with the same number are about equally fast: see order_ties()
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
   int64_t total_bytes = 0;
-  double ms_per_sample = 0;   // estimated
-  int64_t largest_batch = 0;  // without accumulation, with sequences of `longest` tokens; 0: none fits
+  double ms_per_sample = 0;  // estimated time per sample
+  // Largest batch that fits without accumulation, with sequences of FitQuestion::longest tokens; 0: none fits.
+  int64_t largest_batch = 0;
   int64_t longest_sequence =
-      0;  // longest sequence that fits with micro_batch and accumulation; at least `longest`
+      0;  // Longest sequence that fits with micro_batch and accumulation; at least FitQuestion::longest.
 };
 
 // A set of training methods that cannot be planned for this device, for example because no kernel exists for it.
@@ -56,24 +58,24 @@ struct FitRefusal {
 };
 
 struct FitSearch {
-  // The runs that fit, in the order of order_ties(). No answer has more methods than a faster one, or than one
-  // that is as fast to half a percent: a set contains a method only if the set is faster with it or does not
-  // fit without it.
+  // The runs that fit, in the order of order_ties(). No answer has all methods of another one and additional ones unless it is faster by
+  // at least half a percent: a set contains a method only if the set is faster with it or does not fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
   int64_t own_bytes =
-      0;  // the smallest number of bytes, over all splits of the batch, of the run without additional methods
+      0;  // bytes of the run without additional methods, for the split of the batch that needs the least
   int64_t num_sets =
-      0;  // the number of sets that were planned; a faster set or a bound of their bytes excluded the others
+      // Number of sets of methods that were planned. The others were excluded by a bound of their time or bytes.
+      0;
   int64_t num_plans = 0;
-  double plan_ms = 0;  // the elapsed time of planning these sets
+  double plan_ms = 0;  // elapsed time of planning these sets
 };
 
-// Sorts rows by a value, the smallest first, and then the rows of each tie by the extent to which they change the run. A
-// tie is a row and all slower rows whose value differs from its own by less than the error of estimates
-// (kEstimateError). If a slower row differs by less than this error from the row that would be the first of the tie, and
-// changes the run less, it belongs to the tie too: the first row never changes more than a row that is as fast as far as the
-// estimate can tell. The rows of a tie get the same number `tie`, the first 1. `value` and `extent` are called with a row.
+// Sorts rows (runs with a value such as their time) by the value, the smallest first, and then the rows of each tie by the extent to
+// which they change the run. A tie is a row and all slower rows whose value differs from its own by less than the error of estimates
+// (kEstimateError). If a slower row differs by less than this error from the row that would be the first of the tie, and changes the run
+// less, it belongs to the tie too. Hence no row changes the run less than the first one without being slower by more than the error. The
+// rows of a tie get the same number `tie`; the ties are numbered from 1. `value` and `extent` are called with a row.
 template <typename Row, typename Value, typename Extent>
 void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   std::ranges::stable_sort(rows, {}, value);
@@ -94,14 +96,15 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   }
 }
 
-// Searches by branch and bound. A method that trades time for memory is added to a set only for batches that do not fit without the method,
-// and only if they would be at least a percent faster than the batches that fit. A set is planned only if a lower bound of its time is
-// below the times of the answers found so far. Lower bounds are the time of the ops alone, the time of the transfers alone, and the time of
-// the set without methods that trade time for memory, because these never make a step shorter. For a set that copies states or activations,
-// the split is chosen with plans whose copies are as late as possible. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
+// Searches for the answers by branch and bound. A method that trades time for memory is added to a set only for batches that do not fit
+// without the method, and only if they would be at least a percent faster than the batches that fit. A set is planned only if a lower
+// bound of its time is below the times of the answers found so far. The lower bounds are the time of the ops alone, the time of the
+// transfers alone, and the time of the set without its methods that trade time for memory, because such methods never make a step
+// shorter. If a set copies states or activations, the micro-batch size is chosen with plans whose copies are as late as possible.
+// Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// The run with the fewest bytes among the runs with any set of the space whose micro-batches have either one sequence or all sequences.
+// The run with the fewest bytes among all sets of methods, with micro-batches of either one sequence or all sequences.
 struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};
@@ -109,12 +112,12 @@ struct MinimumMemoryRun {
   int64_t num_plans = 0;
 };
 
-// Returns the run with the fewest bytes. The result is exact except for sets whose plans choose themselves what they
-// recompute. The function plans every set whose lower bound (MethodSpace::least_bytes) is not above the smallest plan found so far. Of
+// Returns the run with the fewest bytes. The result is exact except for sets in which the recomputed values are chosen by a search for
+// each plan. The function plans every set whose lower bound (MethodSpace::least_bytes) is not above the smallest plan found so far. Of
 // equally small plans it returns the one with the fewest methods. Returns nothing if no set can be planned. Cost: as search_fit().
 std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question);
 
-// Returns the divisors of the effective batch, the largest first.
+// Returns the divisors of the effective batch, largest first.
 std::vector<FitShape> splits_of(const FitQuestion& question);
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-// build_graphs() followed by place_plan() gives the plan that build_plan() makes.
+// Checks that build_graphs() followed by place_plan() results in the same plan as build_plan().
 TEST(PlacePlan, IsTheRestOfBuildPlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
@@ -34,8 +34,8 @@ TEST(PlacePlan, IsTheRestOfBuildPlan) {
   EXPECT_GE(checked, 49);
 }
 
-// Graphs that were built for one bucket can be placed for another one. Their order of ops may not be the best for that bucket, so the bytes
-// are only close to those of its own plan.
+// Graphs that were built for one bucket can be placed for another one. Their order of ops may not be the best for that bucket, so the
+// test allows its bytes to differ a little from those of a separate plan.
 TEST(PlacePlan, GraphsServeOtherBuckets) {
   const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
   const PlanGraphs graphs = build_graphs(small);
@@ -67,7 +67,7 @@ void expect_same_program(const ProgramPlan* a, const ProgramPlan* b) {
   }
 }
 
-// The plan that a Placer makes for a size does not depend on the sizes that it placed before.
+// The plan that a Placer makes for a size must not depend on the sizes that it placed before.
 TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   int checked = 0;
   for (const PlanRequest& small : all_plan_cases()) {
@@ -93,7 +93,7 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   EXPECT_GE(checked, 196);
 }
 
-// Requests that differ in one field each, in fp32 and in bf16.
+// Returns requests that differ from one another in a single field, in fp32 and in bf16.
 std::vector<PlanRequest> different_requests() {
   std::vector<PlanRequest> requests;
   for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
@@ -119,7 +119,7 @@ std::vector<PlanRequest> different_requests() {
   return requests;
 }
 
-// Expects that two requests for which `share` returns true have equal graphs as text. Returns the number of these pairs.
+// Expects that any two requests for which `share` returns true have graphs with equal texts. Returns the number of such pairs.
 int expect_alike(const std::vector<PlanRequest>& requests,
                  bool (*share)(const PlanRequest&, const PlanRequest&),
                  const std::vector<std::string>& texts) {
@@ -134,7 +134,8 @@ int expect_alike(const std::vector<PlanRequest>& requests,
   return num_alike;
 }
 
-// Requests that share graphs have equal graphs, and requests that differ only in fields without effect on graphs share them.
+// Requests that are said to share graphs must really have equal graphs. Requests that differ only in fields without effect on graphs
+// should share them.
 TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   const std::vector<PlanRequest> requests = different_requests();
   std::vector<std::string> texts, gradients, evaluations;
@@ -156,7 +157,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       << "the same without the request that does not evaluate";
 }
 
-// A plan from shared graphs equals the plan that is built for the request alone, whether the request was announced or not.
+// A plan from shared graphs must equal the plan that is built for the request alone, whether the request was announced to the shared
+// graphs or not.
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
@@ -175,8 +177,8 @@ TEST(SharedGraphs, ChangeNoPlan) {
   }
 }
 
-// The matrix product and the norm of a layer are fused only if this occupies the whole GPU, which depends on the bucket: graphs that were
-// begun for another bucket are not reused.
+// The matrix product and the norm of a layer are fused only if the fused kernel occupies the whole GPU, which depends on the bucket.
+// Therefore graphs that were begun for another bucket must not be reused.
 TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest small = preset_request("bert-large-uncased", 1, 128);
   small.device.kind = KernelDevice::kCuda;
@@ -195,7 +197,8 @@ TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
 }
 
-// Hugging Face's documentation recommends 4 micro-batches of 16 sequences instead of 64 micro-batches of 1 if they fit.
+// Tests an example of Hugging Face's documentation: if 4 micro-batches of 16 sequences fit, they should be preferred to 64 micro-batches
+// of 1.
 TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device.kind = KernelDevice::kCuda;
@@ -217,7 +220,7 @@ TEST(RedundantAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(redundant_accumulation(build_plan(request), run_of(request)), "");
 }
 
-// Returns the space of a small model with these methods.
+// Returns the method space (the sets to search) of a small model with these methods.
 MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::string>& names = {},
                      Effect most = Effect::kOtherModel, int64_t effective_batch = 12) {
   request.evaluate = false;
@@ -236,7 +239,7 @@ int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64
   return build_plan(request).total_bytes();
 }
 
-// Returns a request for a GPU whose context is small compared with the needs of a small model.
+// Returns a request for a GPU whose CUDA context needs little memory compared with a small model.
 PlanRequest small_request_on_gpu() {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 2;
@@ -308,7 +311,7 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
   EXPECT_LT(roomy[0].ms_per_sample, roomy[1].ms_per_sample);
   EXPECT_EQ(roomy[1].largest_batch, 64);
   EXPECT_EQ(roomy[1].longest_sequence, 256);
-  // The limit is too small for any batch in fp32, but sufficient for the smallest batch if layers are recomputed.
+  // Tests a limit that is too small for any batch in fp32, but sufficient for the smallest batch if layers are recomputed.
   PlanRequest full = request;
   full.recompute.policy = RecomputePolicy::kFull;
   const int64_t least = bytes_of(full, 1, 64, 128);
@@ -322,11 +325,11 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
 struct PlannedSet {
   MethodSet set = {};
   FitShape shape = {};
-  int64_t bytes = 0;  // lower bound
-  double ms = 0;      // estimated time with headroom for early copies
+  int64_t bytes = 0;  // lower bound of the time
+  double ms = 0;      // estimated time if unused memory is used for early copies
 };
 
-// Plans every set of methods with every split of the batch, and skips none because of a bound.
+// Searches exhaustively: plans every set of methods with every split of the batch, and skips none because of a bound.
 std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
   std::vector<PlannedSet> planned;
   SharedGraphs shared;
@@ -350,8 +353,8 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
   const int64_t limit = *space.own_request().memory_limit_bytes;
   const FitSearch search = search_fit(space, question);
   ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
-  // The search ignores methods that could make a step shorter by less than a percent, and chooses the split
-  // of a set with copies by a plan with late copies.
+  // The search ignores methods that could make a step shorter by less than a percent. For a set with copies, it chooses the split of the
+  // batch with plans whose copies are as late as possible. The exhaustive search does the same.
   const FitAnswer& fastest = *std::ranges::min_element(search.answers, {}, &FitAnswer::ms_per_sample);
   const double fast_enough = 0.98 * fastest.ms_per_sample;
   SharedGraphs shared;
@@ -361,7 +364,7 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
     EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
         << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
         << fastest.ms_per_sample << ": " << fastest.set.text();
-    // No set that is in a tie with the fastest one changes the run less than the first answer.
+    // No set that is about as fast as the fastest one (a tie) may change the run less than the first answer.
     if (!built || built->bytes > limit || !is_tie(fastest.ms_per_sample, built->ms_per_sample)) continue;
     EXPECT_LE(search.answers[0].extent, space.extent(each.set))
         << search.answers[0].set.text() << " precedes " << each.set.text();
@@ -383,7 +386,7 @@ struct TieRow {
   int tie = 0;
 };
 
-// Returns the rows in order, with their ties: "as is 1, bf16 1, lora 2".
+// Returns the names of the rows in order, each with the number of its tie: "as is 1, bf16 1, lora 2".
 std::string ordered(std::vector<TieRow> rows) {
   order_ties(std::span(rows), &TieRow::ms, &TieRow::extent);
   std::string text;
@@ -400,12 +403,13 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
   const ExtentOfChange sgd{.effect = Effect::kOtherModel, .num_arguments = 1};
   EXPECT_EQ(ordered({}), "");
   EXPECT_EQ(ordered({{"bf16", 20, bf16}}), "bf16 1");
-  // 20.3 and 20.7 are within 15 % of 20. 23.9 is within 15 % of neither 20 nor 20.7.
+  // 20.3 and 20.7 are within 15 % of 20, so they are in its tie. 23.9 is within 15 % of neither 20 nor 20.7.
   EXPECT_EQ(
       ordered(
           {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.9, none}}),
       "bf16 1, bf16, adam 1, pure 1, as is 2");
-  // 23.1 is within 15 % of 20.7, the row that would be the first, and changes the run less.
+  // 23.1 is within 15 % of 20.7, the row that would be first, and changes the run less, so it belongs to the tie and becomes its first
+  // row.
   EXPECT_EQ(ordered({{"pure", 20, pure},
                      {"bf16", 20.7, bf16},
                      {"bf16, adam", 23.05, bf16_adam},
@@ -416,18 +420,18 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
   EXPECT_EQ(ordered({{"pure", 1, pure}, {"bf16, adam", 1.1, bf16_adam}, {"bf16", 1.2, bf16}}),
             "bf16 1, bf16, adam 1, pure 1");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
-  // Three arguments that keep the numbers change a run less than one argument that rounds, and rounding changes it
+  // Three arguments that do not change any number change a run less than one argument that changes rounding, which in turn changes it
   // less than another update rule.
   EXPECT_EQ(ordered({{"sgd", 1, sgd}, {"bf16", 1.1, bf16}, {"exact", 1.14, exact}}),
             "exact 1, bf16 1, sgd 1");
-  // The faster one of two rows comes first when both change the run equally.
+  // If two rows change the run equally, the faster one comes first.
   EXPECT_EQ(ordered({{"fp16", 1.01, bf16}, {"bf16", 1, bf16}}), "bf16 1, fp16 1");
-  // Ties are not transitive: 1.1 and 1.2 differ by less than 15 %, but 1.2 is not in the tie that 1 began.
+  // Ties are not transitive: 1.1 and 1.2 differ by less than 15 %, but 1.2 does not belong to the tie that begins with 1.
   EXPECT_EQ(ordered({{"a", 1, sgd}, {"b", 1.1, sgd}, {"c", 1.2, none}, {"d", 1.3, bf16}}),
             "a 1, b 1, c 2, d 2");
 }
 
-// Each row of a tie could be the first one. The choice does not depend on the number of answers that are requested.
+// The rows are such that each row of a tie may be the first one. The choice must not depend on the number of answers that are requested.
 TEST(SearchFit, TheFirstAnswerIsTheSameForAnyNumberOfThem) {
   FitQuestion question{.effective_batch = 4, .longest = 32, .most_tokens = 64, .largest_batch = 8};
   const int64_t own = bytes_of(small_request_on_gpu(), 4, 1, 32);
@@ -445,7 +449,7 @@ TEST(SearchFit, TheFirstAnswerIsTheSameForAnyNumberOfThem) {
   }
 }
 
-// Branch and bound finds the same as an exhaustive search, and every bound holds.
+// Branch and bound must find the same answers as an exhaustive search, and every bound must hold.
 TEST(SearchFit, MissesNothingThatFits) {
   if (test::kIsSanitized)
     GTEST_SKIP() << "some thousand plans: minutes of what the tests below do on fewer sets";
@@ -460,7 +464,8 @@ TEST(SearchFit, MissesNothingThatFits) {
   cases[1].names = {
       "bf16",       "pure_bf16",         "copies_at_use",       "checkpointing", "optimizer_in_backward",
       "adamw_8bit", "offload_optimizer", "offload_activations", "chunked_loss"};
-  cases[1].request.model.config.num_labels = 132000;  // the logits have 1 MiB
+  // With this vocabulary the logits have 1 MiB, so that chunked logits are worth trying.
+  cases[1].request.model.config.num_labels = 132000;
   cases[1].request.update.elements_at_once = 1 << 20;
   cases[2].request.precision.activation_dtype = DType::kBF16;
   cases[2].names = {"bf16_gradients", "copies_at_use", "checkpointing",     "optimizer_in_backward",
@@ -526,8 +531,8 @@ TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   }
 }
 
-// A plan with a budget recomputes only as much as the limit requires, so the search returns it instead of a plan that recomputes whole
-// layers.
+// A plan with a budget recomputes only as much as the limit requires, so the search should return it instead of a plan that recomputes
+// whole layers.
 TEST(SearchFit, ABudgetReplacesCheckpointing) {
   PlanRequest request = small_request();
   request.model.config.num_hidden_layers = 12;
@@ -547,8 +552,7 @@ TEST(SearchFit, ABudgetReplacesCheckpointing) {
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
-// If the arguments request a choice of recomputed values, it is made for each batch. If they state a budget, no plan
-// exceeds it.
+// If the arguments ask for a search for recomputed values, it must be made for each batch. If they state a budget, no plan may exceed it.
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The arguments that a training method sets, and their values.
+// The arguments and values that turn on a training method.
 struct MethodSettings {
   std::vector<const Setting*> settings = {};
   Arguments values = {};
@@ -34,7 +34,8 @@ const MethodSettings& settings_of(const Method& method) {
   return kTable[static_cast<size_t>(&method - method_table().data())];
 }
 
-// Returns true for settings that a method may replace: each run has an optimizer and a limit for clipping.
+// Returns true for settings that a method may replace although the run already has them: the optimizer and the limit for gradient
+// clipping.
 bool is_replaceable(const Setting& setting) {
   return setting.info.name == "optim" || setting.info.name == "max_grad_norm";
 }
@@ -55,14 +56,14 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
 }
 
 // Returns true if the run stores optimizer states in host memory, because of --offload_optimizer or because the name of its optimizer is
-// that of a paged one. Another optimizer name alone would move the states of a paged optimizer back to the device.
+// that of a paged one. If a method only replaced the name of a paged optimizer, the states would move back to the device.
 bool stores_states_on_host(const RunSpec& run) {
   const OptimizerName* name = find_optimizer_name(run.arguments.optim);
   return run.facts.device.is_gpu() &&
          (offloads_optimizer(run.arguments) || (name != nullptr && name->is_paged));
 }
 
-// Returns the optimizer with the same update and states in fp32.
+// Returns the optimizer with the same update rule whose states are in fp32.
 OptimizerKind family_of(OptimizerKind kind) {
   return optimizer_row(kind).family;
 }
@@ -95,7 +96,7 @@ uint64_t bit_of(std::string_view name) {
   return uint64_t{1} << place_of(method_named(name));
 }
 
-// Pairs of a training method and one that it includes.
+// Pairs of a training method and another method that it includes.
 struct Implied {
   uint64_t method = 0;
   uint64_t implied = 0;
@@ -130,7 +131,7 @@ bool MethodSet::has_kind(std::string_view kind) const {
 MethodSet MethodSet::with(const Method& method) const {
   MethodSet set = *this;
   set.bits_ |= uint64_t{1} << place_of(method);
-  // Gives equal sets the same representation: paged_adamw_8bit is stored as the two methods that it combines.
+  // Gives equal sets the same representation. paged_adamw_8bit, for example, is stored as the two methods that it combines.
   if (set.has("paged_adamw_8bit")) {
     set.bits_ &= ~bit_of("paged_adamw_8bit");
     set.bits_ |= bit_of("adamw_8bit") | bit_of("offload_optimizer");
@@ -235,7 +236,7 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
-    // In fp32, recomputed values have the same bits. In fp16, copies made at use have the same bits.
+    // Recomputation does not change rounding in fp32, and copies of weights made at use do not in fp16.
     if (method.kind == "recompute" && !own.precision.activation_dtype) continue;
     if (method.kind == "copies of weights" && own.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);
@@ -247,7 +248,7 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // The last two words are --max_grad_norm 0, which the run already has.
+    // The last two words are --max_grad_norm 0. They are not repeated if the run already has them.
     if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") {

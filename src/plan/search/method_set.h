@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// A set with at most one method of each kind.
+// A set of training methods with at most one method of each kind.
 class MethodSet {
  public:
   MethodSet() = default;
@@ -28,15 +28,15 @@ class MethodSet {
   MethodSet with(const Method& method) const;
   MethodSet without_kind(std::string_view kind) const;
   MethodSet only_kind(std::string_view kind) const;
-  // Returns the methods as arguments name them, in the order of the table: 8-bit AdamW with states in host
-  // memory is paged_adamw_8bit.
+  // Returns the methods under the names that arguments use, in the order of the table. Methods that have a common name are combined:
+  // 8-bit AdamW with states in host memory is paged_adamw_8bit.
   std::vector<const Method*> methods() const;
-  // Returns a text such as "pure_bf16, adamw_8bit"; `none` if the set is empty.
+  // Returns a text such as "pure_bf16, adamw_8bit", or the text `none` if the set is empty.
   std::string text(std::string_view none = "as it is") const;
   // Returns the number of methods, including those that others imply.
   int size() const;
-  // Returns true if the other set has all methods of this one and at least one more. Implied methods count:
-  // bf16_gradients includes bf16.
+  // Returns true if the other set has all methods of this one and at least one more. Methods that others imply count too: bf16_gradients
+  // includes bf16.
   bool is_less_than(const MethodSet& other) const;
   friend bool operator==(const MethodSet&, const MethodSet&) = default;
   // Defines an arbitrary order, so that sets can be keys of containers.
@@ -45,35 +45,34 @@ class MethodSet {
  private:
   uint64_t implied_bits() const;
 
-  uint64_t bits_ = 0;  // one bit per method of the table, in its order
+  uint64_t bits_ = 0;  // one bit per method, in the order of the table
 };
 
-// Returns the run with the arguments of these methods. A method replaces the run's optimizer and its clipping, but no
-// other setting that the run has. Errors: kUsage if the arguments are refused, or if a method sets an argument that the
-// run sets otherwise. Requires: the run trains.
+// Adds the arguments of these methods to a run. A method replaces the run's optimizer and its gradient clipping, but no other setting
+// that the user gave. Errors: kUsage if the arguments are refused, or if a method sets an argument to which the user gave another value.
+// Requires: the run trains.
 RunSpec with_methods(const RunSpec& run, const MethodSet& set);
-// Returns the same run, or nothing if its arguments are refused.
+// Returns the result of with_methods(), or nothing if the arguments are refused.
 std::optional<RunSpec> try_methods(const RunSpec& run, const MethodSet& set);
-// Returns the request of the run with the methods; nothing if it is refused, or if the methods change nothing.
+// Returns the plan request of the run with the methods. Returns nothing if it is refused, or if the methods change nothing.
 std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& set);
 
-// Returns the effect of the methods on training, compared with the run whose request is `own`: a run with 8-bit AdamW
-// instead of Lion learns something else, and updates in the backward pass give the same bits if the run does not clip
-// gradients.
+// Returns the effect of the methods on training, compared with the run whose request is `own`. For example, a run with 8-bit AdamW
+// instead of Lion learns something else, while updates in the backward pass result in the same bits if the run does not clip gradients.
 Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
-// Returns the command-line arguments that have to be added to those of the run.
+// Returns the command-line arguments to be added to those of the run.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
-// The extent to which methods change a run. If several runs are equally fast, the one that changes least is
-// preferred: first a run that computes the same numbers, then one that keeps fp32 master weights, then one that does not multiply in 8
-// bits, then the one with the fewest arguments.
+// States how much methods change a run. If several runs are equally fast, the one that changes least is preferred: first a run that
+// computes the same numbers, then one that keeps fp32 master weights, then one that does not multiply in 8 bits, then the one with the
+// fewest arguments.
 struct ExtentOfChange {
   Effect effect = Effect::kNone;
   bool drops_master_weights = false;
   bool multiplies_in_8_bits = false;
-  int64_t num_arguments = 0;  // arguments that are added to the run
-  // clang-tidy mistakes the zero of a rewritten comparison for a null pointer.
+  int64_t num_arguments = 0;  // number of arguments to be added to the run
+  // Suppresses a false warning of clang-tidy, which takes the zero in the generated comparison for a null pointer.
   auto operator<=>(const ExtentOfChange&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 ExtentOfChange extent_of(const MethodSet& set, const RunSpec& run, const PlanRequest& own);

@@ -42,7 +42,7 @@ TEST(MethodSet, KnowsWhatHasMore) {
 }
 
 TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
-  const RunSpec cpu = run_of(small_request());  // a CPU without bf16 products
+  const RunSpec cpu = run_of(small_request());  // a CPU that cannot multiply bf16
   for (const char* name : {"bf16", "fp16", "tf32", "pure_bf16", "bf16_gradients", "offload_optimizer",
                            "offload_activations", "copies_at_use"})
     EXPECT_FALSE(changed_request(cpu, set_of({name})).has_value()) << name;
@@ -51,18 +51,19 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
   for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
            {"sgd", "offload_optimizer"},
            {"fp16", "optimizer_in_backward"},
-           {"copies_at_use"}})  // an fp32 run has no 16-bit copies of weights
+           {"copies_at_use"}})  // a run in fp32 has no 16-bit copies of weights
     EXPECT_FALSE(changed_request(gpu, set_of(names)).has_value()) << set_of(names).text();
-  // Weights that are stored as two halves and weights in bf16 have no copies.
+  // Weights that are stored as two halves, and weights in bf16, have no 16-bit copies.
   for (const char* precision : {"bf16", "pure_bf16"}) {
     EXPECT_EQ(changed_request(gpu, set_of({precision, "copies_at_use"})),
               changed_request(gpu, set_of({precision})));
   }
-  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{
-           {"bf16", "sgd", "offload_optimizer"},  // SGD has no states; master weights are offloaded
-           {"fp16", "copies_at_use"},
-           {"bf16", "adamw_8bit", "copies_at_use"},
-           {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{// SGD has no states, but its fp32 master weights are offloaded
+                                             {"bf16", "sgd", "offload_optimizer"},
+                                             {"fp16", "copies_at_use"},
+                                             {"bf16", "adamw_8bit", "copies_at_use"},
+                                             {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
     EXPECT_TRUE(changed_request(gpu, set_of(names)).has_value()) << set_of(names).text();
   RunSpec own = gpu;
   own.arguments.bf16 = true;
@@ -75,7 +76,7 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
   EXPECT_FALSE(changed_request(own, set_of({"sgd_8bit"})).has_value()) << "it sets --optim_args itself";
 }
 
-// A method does not replace a setting that the user gave.
+// A method must not replace a setting that the user gave.
 TEST(Methods, SettingsOfTheRunAreKept) {
   RunSpec run = run_of(on_h200());
   run.arguments.matmul_precision = "tf32";

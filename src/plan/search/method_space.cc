@@ -30,7 +30,7 @@ const Method* part_of(const MethodSet& set) {
   return part.empty() ? nullptr : part.front();
 }
 
-// Removes gradient accumulation from a run, because the search splits the effective batch itself.
+// Returns the run without gradient accumulation, because the search itself decides how to split the effective batch.
 RunSpec without_accumulation(RunSpec run) {
   run.arguments.gradient_accumulation_steps = 1;
   return run;
@@ -56,7 +56,7 @@ UsableMethods usable_methods(const RunSpec& run, Effect most) {
     if (!method.not_in_fit.empty()) continue;
     const MethodSet alone = MethodSet().with(method);
     if (effect_of(alone, own) > most) continue;
-    // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat another answer.
+    // A method that changes nothing on this device, such as tf32 on a CPU, is skipped, because it would only repeat another answer.
     if (!applies_to(method, own.device)) continue;
     if (method.name == "recompute_budget" && own.memory_limit_bytes.value_or(0) < kMiB) continue;
     try {
@@ -87,7 +87,7 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
       if (most_accumulation == 1 && method->name.ends_with("_gradients")) continue;
       precisions.push_back(method);
     } else if (method->kind == "optimizer" || method->kind == "trained part") {
-      // paged_adamw_8bit is left out, because it equals the combination of 8-bit AdamW and states in host memory.
+      // paged_adamw_8bit is skipped, because it equals the combination of 8-bit AdamW and states in host memory.
       if (method->name != "paged_adamw_8bit") others.push_back(method);
     } else if (is_saver(*method)) {
       if (method->kind == "loss" && !has_many_logits(own_, most_sequences)) continue;
@@ -106,7 +106,7 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
       for (const WeightSpec& spec : begin_graphs(request).weights)
         (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
     } catch (const Error& error) {
-      // The error is reported when the set is planned. Zero is a valid lower bound.
+      // The error will be reported when the set is planned. Until then zero is a valid lower bound.
       if (error.code() != ErrorCode::kUsage) throw;
     }
   };
@@ -121,8 +121,8 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
     for (const Method* precision : precisions) {
       if (precision == nullptr) continue;
       const MethodSet set = alone.with(*precision);
-      // An optimizer may be refused by itself although it is accepted with a precision that gives it master weights
-      // to offload.
+      // Offloading may be refused for an optimizer without states, but accepted together with a precision that adds master weights to be
+      // offloaded.
       if (can_be_asked(set, of_other.value_or(own_))) base_sets_.push_back(set);
     }
   }
@@ -138,8 +138,8 @@ bool MethodSpace::can_be_asked(const MethodSet& set, const PlanRequest& without)
   const std::optional<RunSpec> run = try_methods(run_, set);
   if (!run) return false;
   const PlanRequest request = request_of(*run);
-  // A budget weighs the bytes that the device holds against the time of recomputing them. Offloading removes these
-  // bytes from the device, so the two are not combined.
+  // A recomputation budget trades memory of the device for time. Offloading moves the same values to host memory, so the two are not
+  // combined.
   if (recompute_chosen(*run) == RecomputeChosen::kByBudget && request.offload.activations) return false;
   return !(request == without);
 }

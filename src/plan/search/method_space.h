@@ -1,6 +1,6 @@
-// The sets of training methods that can be added to the arguments of a run, and a lower bound of the bytes that each set needs. A base set
-// consists of methods that never make a step slower: precisions, optimizers, and restrictions of training to a part of the model. The other
-// methods trade time for memory and are added to base sets. Pure; thread-safe.
+// The sets of training methods that can be added to the arguments of a run, and a lower bound of the bytes that each set needs. A base
+// set consists of methods that never make a step slower: precisions, optimizers, and methods such as LoRA that train only a part of the
+// model. The other methods, which trade time for memory, are added to base sets. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace plimsoll {
 
 struct MethodScope {
   std::vector<const Method*> methods = {};
-  Effect most = Effect::kRounding;  // the strongest effect that a set may have
+  Effect most = Effect::kRounding;  // the strongest effect on training that a set may have
 };
 
-// The methods of the table that a run can use, and those that the device or an argument rules out, with the reason.
+// The methods of the table that a run can use, and the reasons why the device or an argument excludes the others.
 struct UsableMethods {
   MethodScope scope = {};
   std::vector<std::pair<const Method*, std::string>> refused = {};
 };
-// Returns the methods that `fit` may try: those whose effect on the run is at most `most`.
+// Returns the methods that the command `fit` may try: those whose effect on training is at most `most`.
 UsableMethods usable_methods(const RunSpec& run, Effect most);
 
-// Returns true if the method can change a run on this device.
+// Returns true if the method can change the plan of a run on this device.
 bool applies_to(const Method& method, const DeviceOptions& device);
 
-// Returns the first line of a refusal, without the arguments at its beginning.
+// Returns the first line of an error message, without the arguments at its beginning.
 std::string reason_of(const std::string& message);
 
 // Returns true if a batch of this number of sequences has at least 1 MiB of logits. With fewer logits, computing them in chunks does not
@@ -40,55 +40,55 @@ bool has_many_logits(const PlanRequest& request, int64_t sequences);
 class MethodSpace {
  public:
   // `most_sequences` is the largest micro-batch. Leaves out sets that cannot change a plan: chunked logits if there are few logits, and
-  // 16-bit gradients if no gradients accumulate. If only a part of the model is trained, there are few gradients and states, so this is
-  // combined only with the run's own optimizer.
+  // 16-bit gradients without accumulation. If only a part of the model is trained, there are few gradients and states, so this is
+  // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // The first is the empty set: the run itself.
+  // The first is the empty set: the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
-  // Returns the sets with one more method that trades time for memory, if arguments allow it. Sets that recompute do
-  // so by a policy, not by a budget.
+  // Returns the sets with one more method that trades time for memory, if the arguments allow it. Sets with recomputation recompute whole
+  // layers here, not as much as a budget requires.
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
-  // Returns every set except those with a budget.
+  // Returns every set except those with a recomputation budget.
   std::vector<MethodSet> all_fixed() const;
-  // Returns the set of methods with a recomputation budget instead of checkpointing. Returns nothing if arguments do
-  // not allow a budget, or if the run offloads to host memory: a step then waits for the link, so a budget gains
-  // little, and computing it takes a second.
+  // Returns the set with a recomputation budget instead of checkpointing. Returns nothing if the arguments do not allow a budget, or if
+  // the run offloads to host memory: its steps wait for transfers, so a budget gains little, and computing it takes a second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
-  // Returns the methods that are in any set, in the order of the table.
+  // Returns the methods that occur in any of the sets, in the order of the table.
   std::vector<const Method*> methods() const;
 
-  // Return the run without any method and without accumulation, and its request.
+  // Return the run without additional methods and without accumulation, and its plan request.
   const RunSpec& run() const { return run_; }
   const PlanRequest& own_request() const { return own_; }
-  // Returns the run with the set. Requires: the set is one of this space.
+  // Returns the run with the methods of the set. Requires: the set belongs to this space.
   RunSpec run_with(const MethodSet& set) const;
   Effect effect(const MethodSet& set) const { return effect_of(set, own_); }
   ExtentOfChange extent(const MethodSet& set) const { return extent_of(set, run_, own_); }
 
-  // Returns a lower bound of the total bytes of any plan of the set: weights, states and, if one update
-  // waits for all of them, gradients are on the device at the same time. Cost: microseconds.
+  // Returns a lower bound of the total bytes of any plan with this set: weights, optimizer states and, if one update waits for all
+  // gradients, the gradients are on the device at the same time. Cost: microseconds.
   int64_t least_bytes(const MethodSet& set, int64_t accumulation) const;
 
  private:
-  struct Elements {  // elements of the plan's weights
+  struct Elements {  // number of elements of the plan's weights
     int64_t trained = 0;
     int64_t frozen = 0;
   };
 
-  // Returns true if the arguments of the set are accepted and lead to another request than `without`, the request of
-  // the set without its last method.
+  // Returns true if the arguments of the set are accepted and change the plan request. `without` is the request of the set without its
+  // last method.
   bool can_be_asked(const MethodSet& set, const PlanRequest& without) const;
   const Elements& elements_of(const MethodSet& set) const;
 
   RunSpec run_;
-  PlanRequest own_;  // the request of the run
+  PlanRequest own_;  // plan request of the run without additional methods
   MethodScope scope_;
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
   std::map<const Method*, Elements>
-      elements_;  // the key is the method that trains only a part of the model, or nullptr if the whole model is trained
+      // The key is the method that trains only a part of the model, or nullptr if the whole model is trained.
+      elements_;
 };
 
 }  // namespace plimsoll

@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// Returns the training method that selects an optimizer, from its row in the optimizer table.
+// Returns the training method that selects an optimizer, made from the optimizer's row in the optimizer table.
 Method method_of(const OptimizerRow& row, const OptimizerMethod& selection) {
-  // True for the variants of the default optimizer, which only differ in how states are stored and rounded.
+  // True for variants of the default optimizer that only differ in how states are stored and rounded.
   const bool is_default = row.family == OptimizerKind::kAdamW;
   Method method{.name = selection.name,
                 .words = {"--optim", selection.optim},

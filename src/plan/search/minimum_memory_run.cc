@@ -1,4 +1,4 @@
-// Finds the run with the fewest bytes.
+// Finds the arguments with which a run needs the least memory.
 #include <algorithm>
 #include <tuple>
 
@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of runs that are planned before bounds are compared again. It does not depend on the number of threads.
+// The number of runs that are planned before the bounds of the others are compared with the best result. It does not depend on the number
+// of threads.
 constexpr size_t kRunsAtOnce = 8;
 
 struct Run {
@@ -19,8 +20,8 @@ struct Run {
   int64_t num_plans = 0;
 };
 
-// Two micro-batch sizes are sufficient: one sequence, because a smaller micro-batch never needs more bytes, and all sequences, because then
-// no gradients are kept between micro-batches.
+// Trying two micro-batch sizes is sufficient: one sequence, because a smaller micro-batch never needs more bytes, and all sequences,
+// because then no gradients are kept between micro-batches.
 std::vector<FitShape> shapes_of(const FitQuestion& question) {
   const std::vector<FitShape> splits = splits_of(question);
   std::vector<FitShape> shapes{splits.back()};
@@ -28,8 +29,8 @@ std::vector<FitShape> shapes_of(const FitQuestion& question) {
   return shapes;
 }
 
-// Returns true if a set with fewer methods has the same plan apart from the estimated time: TF32 products of fp32 matrices are the same
-// ops, and without accumulation a gradient has the type of its weight.
+// Returns true if a set with fewer methods has the same memory plan: TF32 products of fp32 matrices are the same ops, and without
+// accumulation a gradient has the type of its weight.
 bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
   const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
   return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);
@@ -43,7 +44,7 @@ std::vector<Run> runs_of(const MethodSpace& space, const FitQuestion& question) 
       runs.push_back({.set = set, .shape = shape, .least_bytes = space.least_bytes(set, shape.accumulation)});
     }
   }
-  // Among runs with equal bounds, those with the most methods come first: they are likely to need the least.
+  // Among runs with equal bounds, those with the most methods come first, because they are likely to need the least memory.
   std::ranges::stable_sort(runs, {},
                            [](const Run& run) { return std::tuple(run.least_bytes, -run.set.size()); });
   return runs;

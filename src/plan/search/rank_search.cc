@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// The elements of the model's weights.
+// The numbers of elements of the model's weights.
 struct WeightElements {
   int64_t trained = 0;
   int64_t frozen = 0;
@@ -37,7 +37,7 @@ WeightElements count_elements(PlanRequest request) {
 std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num_layers) {
   std::vector<RankDivision> divisions;
   const auto add = [&](int64_t tensor, int64_t pipeline, ZeroStage stage) {
-    // A ZeRO stage divides nothing if only one rank trains on the same part of the model.
+    // Skips ZeRO stages above 0 if only one rank trains the same part of the model, because there is nothing to divide.
     if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
     divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
   };
@@ -56,7 +56,7 @@ std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num
   return divisions;
 }
 
-// Returns the splits of the batch of a group, the largest micro-batch first.
+// Returns the ways to split the batch of a group of ranks into micro-batches, the largest micro-batch first.
 std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
   std::vector<FitShape> splits;
   for (int64_t micro = sequences; micro >= 1; --micro) {
@@ -87,7 +87,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   return words;
 }
 
-// The search of one division. One thread uses it.
+// Searches one division of the model among the ranks. An object is used by one thread.
 class DivisionSearch {
  public:
   DivisionSearch(const RunSpec& run, const RankQuestion& question, const RankDivision& division,
@@ -126,13 +126,15 @@ class DivisionSearch {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
       if (i == 0) result_.activations_exceed_memory = !open.empty();
-      // Splits that fit with this policy are not planned with stronger ones, because recomputing more never makes a step faster.
+      // A split of the batch that fits with this policy is not planned with policies that recompute more, because they never make a step
+      // faster.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
     }
   }
 
-  // Removes the splits with fewer micro-batches than stages, which wait for most of a step, unless there are no others.
+  // Removes the splits with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless there are no
+  // others.
   void leave_short_pipelines_out(std::vector<FitShape>& splits) const {
     const int64_t stages = division_.pipeline_size;
     if (stages == 1 || splits.empty()) return;
@@ -140,8 +142,8 @@ class DivisionSearch {
     std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
-  // Removes the splits that cannot fit with any policy. The lower bound depends on whether gradients accumulate, because this determines
-  // their type.
+  // Removes the splits that cannot fit with any policy. The lower bound depends on accumulation, because this determines the type of
+  // gradients.
   void prune(std::vector<FitShape>& splits, int64_t num_policies) {
     if (!own_.memory_limit_bytes) return;
     const auto is_too_large = [&](const FitShape& shape) {
@@ -158,11 +160,11 @@ class DivisionSearch {
     if (result_.smallest_bytes == 0 || bytes < result_.smallest_bytes) result_.smallest_bytes = bytes;
   }
 
-  // Plans the splits with a policy, takes the fastest one as an answer, and leaves in `open` those that do not fit.
+  // Plans the splits with a policy, and adds the fastest one that fits to the answers. Leaves in `open` those that do not fit.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
-    // Plans the first stage of a pipeline, which stores the activations of the most micro-batches, and the last stage, which has the head.
-    // In the graphs of a search all stages have the same number of layers.
+    // Plans two stages of a pipeline: the first one, which stores the activations of the most micro-batches, and the last one, which has
+    // the head. In the graphs of a search all stages have the same number of layers.
     RunSpec last = run;
     last.facts.ranks.stage = division_.pipeline_size - 1;
     std::vector<FitPlanner> planners;
@@ -190,7 +192,7 @@ class DivisionSearch {
     for (const FitPlanner& planner : planners) result_.num_plans += planner.num_plans();
     open = std::move(others);
     std::ranges::stable_sort(fitting, {}, &std::pair<double, FitShape>::first);
-    // The order of ops is chosen for the exact sizes, so that the plan of the answer may need a little more.
+    // The final plan chooses its order of ops for the exact sizes, so it may need a little more memory than the search found.
     for (const auto& [ms, shape] : fitting) {
       if (confirm(run, policy, shape)) return;
     }
@@ -311,7 +313,7 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
     RankDivision division = divisions[i];
     parts[i] = DivisionSearch(silent, question, division, elements).search();
-    // Divided rows take more time and less memory, so they are only tried if activations do not fit without them.
+    // Sequence parallelism takes more time and less memory, so it is only tried if activations do not fit without it.
     if (division.tensor_size == 1 || !parts[i].activations_exceed_memory) return;
     division.sequence_parallel = true;
     add(parts[i], DivisionSearch(silent, question, division, elements).search());

@@ -1,6 +1,6 @@
-// Searches for the fastest way to train with the ranks of a run: the size of tensor-parallel groups, the number of pipeline stages, the
-// ZeRO stage of the other ranks, the split of the batch, and the policy of recomputation. Every answer is the plan of a run that its
-// arguments request. Pure; thread-safe.
+// Searches for the fastest way to train with the ranks of a run. It decides the size of tensor-parallel groups, the number of pipeline
+// stages, the ZeRO stage for the data-parallel ranks, the micro-batch size, and the recomputation policy. Every answer is the plan of a
+// run that can be requested by arguments. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,38 @@ namespace plimsoll {
 
 struct RankQuestion {
   int64_t ranks = 1;
-  int64_t ranks_per_machine = 1;  // divides `ranks`
-  int64_t effective_batch = 8;    // sequences per optimizer step of all ranks
+  int64_t ranks_per_machine = 1;  // number of ranks per machine; divides `ranks`
+  int64_t effective_batch = 8;    // sequences per optimizer step, summed over all ranks
   size_t num_answers = 12;
-  int num_threads = 1;  // threads that plan at the same time; the result does not depend on their number
+  int num_threads = 1;  // number of threads that plan at the same time; the result does not depend on it
 };
 
-// A choice of what the ranks divide.
+// One way to divide the model and its training among the ranks.
 struct RankDivision {
   int64_t tensor_size = 1;
-  bool sequence_parallel = false;  // with tensor_size above 1
+  bool sequence_parallel = false;  // can be true only if tensor_size is above 1
   int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
-  // Returns "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
+  // Returns the arguments, such as "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
   std::string text() const;
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
 
-// The fastest split of the batch for a division and a policy of recomputation. All figures come from build_plan().
+// The fastest way to split the batch for a division and a recomputation policy. All figures come from build_plan().
 struct RankAnswer {
   RankDivision division = {};
   RecomputePolicy recompute = RecomputePolicy::kCheap;
-  int64_t data_size = 1;  // groups of ranks that train on different batches
+  int64_t data_size = 1;  // number of groups of ranks that train on different batches
   int64_t micro_batch = 0;
   int64_t accumulation = 0;
   int64_t total_bytes = 0;         // bytes per rank; in a pipeline, those of the stage that needs the most
-  PurposeBytes by_purpose = {};    // bytes by purpose, in the phase of the run that needs the most
-  int64_t communicator_bytes = 0;  // bytes for connections between ranks, outside the arena
-  double step_ms = 0;              // estimated
-  double exposed_ms = 0;           // the part of a step in which ranks wait for exchanges or for other stages
-  double samples_per_s = 0;        // samples of all ranks per second
+  PurposeBytes by_purpose = {};    // bytes by purpose, in the phase of the run that needs the most memory
+  int64_t communicator_bytes = 0;  // bytes outside the arena for connections between ranks
+  double step_ms = 0;              // estimated time of a step
+  double exposed_ms = 0;           // time of a step in which ranks wait for exchanges or for other stages
+  double samples_per_s = 0;        // samples per second, summed over all ranks
   std::vector<std::string> arguments =
-      {};  // arguments that differ from those of the run, without the numbers of ranks
+      {};  // The arguments to add to those of the run, apart from the numbers of ranks.
 };
 
 struct RankRefusal {
@@ -54,30 +54,32 @@ struct RankRefusal {
 };
 
 struct RankSearch {
-  std::vector<RankAnswer> answers = {};  // the fastest first
+  std::vector<RankAnswer> answers = {};  // fastest first
   std::vector<RankRefusal> refused = {};
-  int64_t num_choices = 0;  // divisions x policies x splits
+  int64_t num_choices = 0;  // number of combinations of division, policy and split of the batch
   int64_t num_pruned =
-      0;  // choices that were not planned: too large by a lower bound, or one that recomputes less fits
+      // Number of combinations that were not planned, because a lower bound is too large or because a policy that recomputes less fits.
+      0;
   int64_t num_plans = 0;
-  // For one division: true if a split does not fit without more recomputation because of its activations.
+  // For one division: true if, because of its activations, some split of the batch does not fit without more recomputation.
   bool activations_exceed_memory = false;
-  int64_t smallest_bytes = 0;  // the fewest bytes among the choices that were planned, or the smallest bound
+  // The fewest bytes among the planned combinations, or the smallest bound if none was planned.
+  int64_t smallest_bytes = 0;
 };
 
-// Returns the run with this number of ranks on machines of one size.
+// Returns the run with this number of ranks, on machines with the same number of ranks each.
 RunSpec with_ranks(RunSpec run, const RankQuestion& question);
 
-// Returns a lower bound of the bytes of a rank: its weights, states and gradients, assuming that they are divided without remainder, and
-// the memory that the process holds outside the arena. `trained` and `frozen`: elements of the model's weights.
+// Returns a lower bound of the bytes of a rank: its part of the weights, states and gradients, assuming that they can be divided evenly,
+// and the memory that the process uses outside the arena. `trained` and `frozen` are the numbers of elements of the model's weights.
 int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t frozen);
 
-// Plans every division that arguments accept, with every policy of recomputation that recomputes at least as much as the run and
-// every split of the batch, except those that a bound excludes: a lower bound of their memory exceeds the limit, or the same split
-// fits with a policy that recomputes less. Tensor-parallel divisions of which a split does not fit are also planned with sequence
-// parallelism. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
-// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: the run has the
-// ranks of the question (with_ranks()). Cost: half a second per division for BERT-large.
+// Plans every division that the arguments allow, with every recomputation policy that recomputes at least as much as that of the run and
+// with every split of the batch. Combinations are excluded if a lower bound of their memory exceeds the limit, or the same split fits
+// with a policy that recomputes less. If a split does not fit with tensor parallelism alone, the division is also planned with sequence
+// parallelism. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of stages, at most one per layer,
+// and steps of at least as many micro-batches as stages if the batch allows it. Requires: `run` was returned by with_ranks() for the
+// number of ranks in `question`. Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
 
 }  // namespace plimsoll

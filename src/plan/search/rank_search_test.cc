@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// A run on H100s. The model has 4 heads, so that 2 or 4 ranks can divide its layers where the device permits that.
+// A run on H100s. The model has 4 heads, so that 2 or 4 ranks can divide its layers by tensor parallelism if the device permits that.
 PlanRequest gpu_request() {
   PlanRequest request = small_request();
   request.model.config.num_attention_heads = 4;
@@ -24,7 +24,7 @@ RunSpec run_with(const PlanRequest& request, const RankQuestion& question) {
   return with_ranks(run_of(request), question);
 }
 
-// Returns the plan of the run that the arguments of an answer request.
+// Builds the plan of the run with the arguments of an answer.
 Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
   RunSpec asked = with_train_batch(run, answer.micro_batch, answer.accumulation);
   for (size_t i = 0; i + 1 < answer.arguments.size(); i += 2) {
@@ -96,7 +96,7 @@ TEST(RankSearch, DividesLayersAndStates) {
   EXPECT_TRUE(search.refused.empty());
 }
 
-// If a split of the batch does not fit, ranks that divide the layers also divide rows.
+// If a split of the batch does not fit with tensor parallelism, the search must also try sequence parallelism.
 TEST(RankSearch, DividesRowsIfActivationsExceedTheMemory) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
   request.device = gpu_request().device;
@@ -120,7 +120,7 @@ TEST(RankSearch, ABatchThatGroupsCannotShareIsRefused) {
             "a step of 6 sequences cannot be divided among 4 groups of processes");
 }
 
-// No plan needs less than the bound, whatever the ranks divide.
+// No plan may need less than the lower bound, however the ranks divide the model.
 TEST(RankSearch, TheBoundIsBelowEveryPlan) {
   for (PlanRequest request : {gpu_request(), preset_request("bert-base-uncased", 2, 64)}) {
     request.ranks.count = 4;
@@ -137,8 +137,8 @@ TEST(RankSearch, TheBoundIsBelowEveryPlan) {
   }
 }
 
-// The weights, gradients and states of BERT-large in fp32 are 16 bytes per parameter, 5.0 GiB, so that a limit of 4 GiB excludes
-// ranks that divide nothing without a plan; 64 ranks that divide everything need little.
+// Tests that bounds exclude divisions without planning them. The weights, gradients and states of BERT-large in fp32 take 16 bytes per
+// parameter, 5.0 GiB, so that ranks which divide nothing cannot fit into 4 GiB. 64 ranks that divide everything need little.
 TEST(RankSearch, DivisionsThatCannotFitAreNotPlanned) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 32);
   request.device = gpu_request().device;

@@ -17,14 +17,14 @@ std::string_view block_of_op(const Graph& graph, const Op& op) {
   return block_of(graph.module_name(op.module));
 }
 
-// Values that are kept or recomputed together.
+// A kind of values: values that are always kept or recomputed together.
 struct Kind {
   std::set<ValuePlace> places;
   int64_t bytes = 0;
 };
 
-// Finds the values of a block that the backward pass reads. Values that one run of an op recomputes form a
-// kind; a value with its own recipe forms its own kind. The value at the end of the block is always kept.
+// Finds the values of a block that the backward pass reads. Values that can be recomputed by the same run of an op form a kind; a value
+// with its own recipe (rule for recomputing it) is a separate kind. The output of the block is always kept.
 std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   const Graph& graph = program.graph;
   std::vector<bool> read(graph.values().size(), false);
@@ -57,7 +57,7 @@ std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   return kinds;
 }
 
-// Measures the cost of one block of a plan, and the bytes that it holds while its backward pass runs.
+// Measures the cost of one block of a plan: the time of recomputation, and the bytes that are live while its backward pass runs.
 RecomputeOption measured(const Plan& plan, const std::string& block) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   const Graph& graph = program.graph;
@@ -75,7 +75,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
   }
   std::vector<int64_t> change(graph.ops().size() + 1, 0);
   for (const TransientBuffer& buffer : program.buffers) {
-    if (buffer.first < first && buffer.last > last) continue;  // not kept or computed by this block
+    // Skips values that this block neither keeps nor computes.
+    if (buffer.first < first && buffer.last > last) continue;
     change[buffer.first] += buffer.bytes;
     change[size_t{buffer.last} + 1] -= buffer.bytes;
     if (buffer.root == kNoValue || buffer.purpose != Purpose::kSaved) continue;
@@ -87,8 +88,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // Values that this block keeps are also live during the backward passes of earlier blocks that read them. They are
-  // counted for those blocks.
+  // If earlier blocks read values of this block in their backward passes, these values are still live then. They are counted for those
+  // blocks.
   return option;
 }
 
@@ -100,7 +101,8 @@ PlanRequest small_request_of(const PlanRequest& request) {
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;
   small.recompute = {.policy = RecomputePolicy::kNone};
-  // Gives each buffer its own addresses, because only sizes and lifetimes are needed and this avoids the search for a layout.
+  // Gives each buffer its own addresses. This avoids the search for a layout, which is not needed because only sizes and lifetimes are
+  // read.
   small.separate_buffers = true;
   return small;
 }

@@ -1,5 +1,5 @@
-// Finds the sets of values that the blocks of a model may keep for the backward pass, by planning: for every set on the Pareto front, the
-// bytes of the kept values and the time of recomputing the others. Pure; thread-safe.
+// Finds the sets of values that the blocks of a model should consider keeping for the backward pass. It plans a small model with each
+// set, and returns the Pareto-optimal sets: with the bytes of the kept values and the time of recomputing the others. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// Identifies a value of a block by the number of its forward op within the block and the output of that op. This is the same in all blocks
-// of one kind, whose values have different names.
+// Identifies a value of a block by the number of its forward op within the block and the number of the output of that op. The same key
+// identifies the corresponding value in all blocks of one kind, although its name differs.
 struct ValuePlace {
   size_t op = 0;
   size_t output = 0;
@@ -22,7 +22,7 @@ struct ValuePlace {
 
 struct RecomputeOptions {
   std::vector<RecomputeOption> options = {};    // fastest first; empty if the model has no blocks
-  std::vector<std::set<ValuePlace>> kept = {};  // the values that each option keeps
+  std::vector<std::set<ValuePlace>> kept = {};  // for each option, the values that it keeps
 };
 
 // The forward ops of one block of a training program.
@@ -30,18 +30,18 @@ struct BlockOps {
   std::string name = {};
   std::vector<uint32_t> ops = {};
 };
-// Returns the blocks in the order in which they run.
+// Returns the blocks in the order in which the forward pass runs them.
 std::vector<BlockOps> forward_blocks(const Graph& graph);
 
-// The largest number of kinds of values whose sets are tried. Values of further kinds, the smallest ones,
-// are always kept.
+// The largest number of kinds of values for which all combinations are tried. Values of further kinds, the smallest ones, are always
+// kept.
 inline constexpr size_t kMostKinds = 8;
 
-// Returns the options of a block in the middle of the model, from plans of the same request with three
-// blocks. Cost: at most 2^kMostKinds small plans, about a third of a second for BERT.
+// Returns the options for a block in the middle of the model. They are computed from plans of the same request with three blocks. Cost:
+// at most 2^kMostKinds small plans, about a third of a second for BERT.
 RecomputeOptions recompute_options(const PlanRequest& request);
 
-// Returns the values of an option by their names in a graph.
+// Returns the values that an option keeps, by their names in a graph.
 std::set<std::string, std::less<>> names_of(const Graph& graph, const BlockOps& block,
                                             const std::set<ValuePlace>& places);
 

@@ -8,16 +8,16 @@
 namespace plimsoll {
 namespace {
 
-// A choice for the first blocks up to some block: the bytes that these blocks keep together, and the state for one
+// A partial solution for the first blocks: the bytes that they keep together, the recomputation time, and the partial solution for one
 // block fewer that it extends.
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
-  uint32_t before = 0;  // index of the state of the previous blocks
+  uint32_t before = 0;  // index of the partial solution for the previous blocks
   uint32_t option = 0;
 };
 
-// Sorts by kept bytes and drops every state that keeps no less than another and is no faster.
+// Sorts partial solutions by kept bytes. Drops each one that keeps no less than another and is no faster.
 void keep_pareto_front(std::vector<State>& states) {
   std::sort(states.begin(), states.end(), [](const State& a, const State& b) {
     return std::tie(a.kept_bytes, a.ms, a.before, a.option) <
@@ -30,10 +30,9 @@ void keep_pareto_front(std::vector<State>& states) {
   states = std::move(unbeaten);
 }
 
-// Returns the states with one more block that fit, without most of those that are not on the Pareto front:
-// kept bytes are distinguished in kMostStates steps, and a state is dropped if it is no faster than one of
-// an earlier step. The result is a few times larger than the Pareto front, while all states would be larger
-// by the number of options.
+// Extends partial solutions by one block, and returns those that fit. Most of those that are not Pareto-optimal are dropped: kept bytes
+// are divided into kMostStates ranges, and a solution is dropped if it is no faster than one in a lower range. The result is a few times
+// larger than the Pareto front; without this, it would be larger by the number of options.
 std::vector<State> extended(const std::vector<State>& before, const RecomputeBlock& block, int64_t limit) {
   if (limit < 0) return {};
   const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -44,8 +43,8 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
         const RecomputeOption& option = block.options[o];
         if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
         const State state{before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o};
-        // The kept bytes may exceed the limit: the check above counts the bytes while the block works, which may be
-        // fewer than the bytes that it keeps.
+        // The kept bytes may exceed the limit and are therefore clamped: the check above counts the live bytes during the backward pass
+        // of the block, which may be fewer than the bytes that the block keeps.
         const auto at = static_cast<size_t>(std::clamp<int64_t>(state.kept_bytes, 0, limit) / step);
         take(state, at);
       }
@@ -53,7 +52,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   };
   for_each_that_fits(
       [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
-  // After this, fastest[i] is the smallest time of all states with fewer kept bytes than step i.
+  // After this, fastest[i] is the smallest time of all partial solutions in ranges below i.
   std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
                    [](double a, double b) { return std::min(a, b); });
   std::vector<State> states;
@@ -63,7 +62,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   return states;
 }
 
-// Among states with nearly equal kept bytes, keeps only the last one, which is the fastest.
+// Among partial solutions in the same range, keeps only the last one, which is the fastest.
 void thin_out(std::vector<State>& states, int64_t limit) {
   if (states.size() <= kMostStates) return;
   const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -101,7 +100,7 @@ std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> 
     if (next.empty()) return std::nullopt;
     layers.push_back(std::move(next));
   }
-  // The fastest of the states that leave enough bytes for the head is the last one.
+  // The fastest partial solution that leaves enough bytes for the head is the last one.
   const std::vector<State>& last = layers.back();
   const auto fits = [&](const State& state) { return state.kept_bytes + head_bytes <= limit; };
   const auto found = std::find_if(last.rbegin(), last.rend(), fits);

@@ -1,5 +1,5 @@
-// Chooses the values that each block of a model keeps for the backward pass: the choice with the least
-// recomputed time whose live bytes stay under a limit. The solver works on numbers and knows no graph. Pure; thread-safe.
+// Chooses the values that each block of a model keeps for the backward pass. The solver finds the choice with the least recomputation
+// time whose live bytes stay under a limit. It works on numbers alone and does not use a graph. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,41 +9,40 @@
 
 namespace plimsoll {
 
-// One way to split a block's values into kept and recomputed ones.
+// One way to divide the values of a block into kept and recomputed ones.
 struct RecomputeOption {
   int64_t kept_bytes =
-      0;  // bytes that are kept from the block's forward pass to the end of its backward pass
+      0;  // Bytes of the values that live from the block's forward pass to the end of its backward pass.
   int64_t working_bytes =
-      0;          // the largest number of live bytes during its backward pass, including its kept bytes
-  double ms = 0;  // time of recomputing the values that are not kept
+      0;          // Largest number of live bytes during the block's backward pass, including its kept bytes.
+  double ms = 0;  // time to recompute the values that are not kept
 };
 
-// A block. Blocks are in the order of the forward pass.
+// The options of a block. A list of blocks is in the order of the forward pass.
 struct RecomputeBlock {
   std::span<const RecomputeOption> options = {};
   int64_t later_bytes =
-      0;  // bytes of gradients that later blocks have left live when the backward pass reaches this block
+      // Bytes of gradients of later blocks that are still live when the backward pass reaches this block.
+      0;
 };
 
 struct RecomputeSolution {
-  std::vector<size_t> options = {};  // the option of each block
+  std::vector<size_t> options = {};  // index of the chosen option of each block
   double ms = 0;
   int64_t peak_bytes = 0;
 };
 
-// Chooses an option for each block. While a block's backward pass runs, the live bytes are those that the
-// blocks before it keep, its working bytes, and the later bytes; each such sum is at most `limit`, and so
-// is the sum of the bytes that all blocks keep and `head_bytes`. Returns nothing if no choice satisfies
-// that. Of equally fast choices it returns the one that keeps least. Exact: dynamic programming over blocks
-// on the Pareto front of kept bytes and time. If more than kMostStates pairs remain, kept bytes are
-// distinguished only to limit / kMostStates, and the result may be that far from the best. Cost: blocks x
-// options x pairs.
+// Chooses an option for each block. While the backward pass of a block runs, the live bytes are the sum of the kept bytes of the blocks
+// before it, its working bytes, and its later bytes. Each of these sums must be at most `limit`, and so must the kept bytes of all blocks
+// plus `head_bytes`. Returns nothing if no choice satisfies this. Of equally fast choices it returns the one that keeps the fewest bytes.
+// The method is dynamic programming over the blocks, with the Pareto front of kept bytes and time as its states. It is exact unless there
+// are more than kMostStates states; then kept bytes are rounded to multiples of limit / kMostStates, and the result may exceed the
+// optimum accordingly. Cost: blocks x options x states.
 inline constexpr size_t kMostStates = 4'000;
 std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> blocks, int64_t head_bytes,
                                                 int64_t limit);
 
-// Returns the Pareto front of the options in kept bytes, working bytes and time; indices into `options`,
-// fastest first.
+// Returns the options that are Pareto-optimal in kept bytes, working bytes and time, as indices into `options`, fastest first.
 std::vector<size_t> pareto_front(std::span<const RecomputeOption> options);
 
 }  // namespace plimsoll

@@ -41,7 +41,7 @@ RandomCase random_case(uint64_t seed) {
   return test;
 }
 
-// Returns the least time over all choices by exhaustive search, or nothing if none is allowed.
+// Returns the least recomputation time over all choices, found by exhaustive search, or nothing if no choice is allowed.
 std::optional<double> least_ms(const RandomCase& test, size_t at = 0, int64_t kept = 0) {
   if (at == test.blocks.size()) {
     return kept + test.head_bytes <= test.limit ? std::optional(0.0) : std::nullopt;
@@ -78,8 +78,8 @@ TEST(RecomputeSolver, IsAsFastAsTheBestOfAllChoices) {
   EXPECT_GT(impossible, 500);
 }
 
-// Gradients of later blocks appear while kept values are freed: if they are the larger part, late blocks
-// may keep values that early blocks may not.
+// In the backward pass, gradients of later blocks become live while their kept values are freed. If the gradients are larger, late blocks
+// may keep values that early blocks may not keep.
 TEST(RecomputeSolver, LateBlocksKeepWhatTheEarlyOnesCannot) {
   const std::vector<RecomputeOption> menu{{.kept_bytes = 10, .working_bytes = 12, .ms = 0},
                                           {.kept_bytes = 1, .working_bytes = 12, .ms = 5}};

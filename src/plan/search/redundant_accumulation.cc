@@ -17,14 +17,14 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
-  // No advice for a pipeline, which needs several micro-batches to keep its stages busy.
+  // A pipeline gets no advice, because it needs several micro-batches to keep its stages busy.
   if (!plan.trains() || accumulation == 1 || !limit || request.ranks.pipeline_size > 1) return {};
   const int64_t micro = request.batches.train.sequences;
   int plans = 0;
-  // Tries the fewest micro-batches first.
+  // Tries the smallest numbers of micro-batches first.
   for (int64_t steps = 1; steps < accumulation && plans < kMostPlans; ++steps) {
     if (accumulation % steps != 0) continue;
-    // The larger batch is planned with sequences of the full length, because its data is not known.
+    // The larger batch is planned with sequences of the full length, because the lengths of its sequences are not known.
     RunSpec all_longest = run;
     all_longest.facts.lengths = SequenceLengths::kAllLongest;
     all_longest.facts.passes.dump = nullptr;
@@ -33,7 +33,7 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
     ++plans;
     const Plan other = build_plan(larger);
     if (other.total_bytes() > *limit) continue;
-    // Times are compared per token, because the sequences of the run may be shorter.
+    // Times are compared per token, because the sequences of the current plan may be shorter.
     const double own_ms =
         ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.batches.train.tokens);
     const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);

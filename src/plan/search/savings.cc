@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMostSavings = 3;
 
-// Returns the largest smaller micro-batch that can save anything. If the run has one micro-batch per step, a smaller one requires that
-// gradients are kept between micro-batches, which takes as many bytes as the weights. If half of the transient bytes is less than that,
-// only a batch of one sequence may still save something.
+// Returns the largest smaller micro-batch that may reduce the memory. If the run has one micro-batch per step, a smaller one makes
+// accumulation necessary: gradients are kept between micro-batches and take as many bytes as the weights. If this is more than half of
+// the transient bytes, only a micro-batch of one sequence may still save memory.
 std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;
@@ -46,7 +46,8 @@ std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
   if (has_many_logits(request, request.batches.train.sequences)) add_method("chunked_loss");
-  // Updates in the backward pass require that gradients are not clipped. If the run does not clip them anyway, the result stays the same.
+  // Updates in the backward pass require that gradients are not clipped. If the run does not clip them anyway, this change does not
+  // affect the result.
   if (run.arguments.max_grad_norm == 0.0) add_method("optimizer_in_backward");
   if (can_copy_at_use(plan)) add_method("copies_at_use");
   const std::vector<int64_t> lengths = shorter_lengths(request);

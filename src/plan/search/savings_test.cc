@@ -49,8 +49,8 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
 }
 
-// Suggestions whose plans are built by several threads from the graphs of the original plan have the same figures as suggestions whose
-// plans are built by one thread from new graphs.
+// Suggestions must not depend on how they are computed: by several threads that share the graphs of the original plan, or by one thread
+// with new graphs.
 TEST(Savings, SharedGraphsAndThreadsChangeNothing) {
   for (const PlanRequest& request : {many_activations(), preset_request("gpt2", 8, 128)}) {
     const std::vector<Suggestion> alone = savings_of(request);
@@ -105,7 +105,8 @@ TEST(Savings, ManyLogitsAreHeldInChunks) {
   ASSERT_NE(chunks, nullptr);
 }
 
-// Changes that affect the result of training come after all others, however much they save. Every listed change saves something.
+// Changes that affect the result of training must come after all others, however much memory they save. Every listed change must save
+// memory.
 TEST(Savings, TheCheapestComeFirst) {
   int seen = 0;
   for (const PlanRequest& request : all_plan_cases()) {
@@ -124,8 +125,8 @@ TEST(Savings, TheCheapestComeFirst) {
   EXPECT_GE(seen, 30);
 }
 
-// Half the batch of BERT-large saves less memory than the gradients need, which must then be accumulated. A batch of
-// one sequence saves more.
+// With half the batch of BERT-large, gradients must be accumulated, which takes more memory than the smaller batch saves. A batch of one
+// sequence does save memory.
 TEST(Savings, GradientsThatAccumulateAreCounted) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   const std::vector<Suggestion> savings = savings_of(plan);

@@ -7,14 +7,16 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if planning this request may begin its graphs more than once (plan_within_limit()).
+// Returns true if planning this request may need its graphs more than once, because the first plan may exceed the limit
+// (plan_within_limit()).
 bool may_begin_again(const PlanRequest& request) {
   return request.update.offload_states || request.offload.activations;
 }
 
 }  // namespace
 
-// Each stage of a pipeline has its own graphs, and a plan that does not train has only one program.
+// Graphs are not shared for a pipeline, whose stages have different graphs, nor for a plan that does not train, which has only one
+// program.
 bool SharedGraphs::shares_parts(const PlanRequest& request) const {
   return request.train && request.ranks.pipeline_size == 1 && request.generation.num_pages == 0 &&
          !request.passes.dump &&
@@ -69,7 +71,6 @@ PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
 }
 
 Plan build_plan(const PlanRequest& request, SharedGraphs& shared) {
-  // Each stage of a pipeline has different graphs, which are not shared.
   if (request.ranks.pipeline_size > 1) return build_plan(request);
   const auto start = std::chrono::steady_clock::now();
   Plan plan = plan_within_limit(

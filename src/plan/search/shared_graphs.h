@@ -1,5 +1,5 @@
-// The first parts of the graphs of plans that differ only in what is decided later: sizes of batches, recomputation, offloading, the
-// optimizer. A search builds each part once. Thread-safe.
+// Keeps the first parts of graphs, so that a search builds each part once. Many plans share them, because they differ only in decisions
+// that come later: sizes of batches, recomputation, offloading, the optimizer. Thread-safe.
 #pragma once
 
 #include <list>
@@ -11,26 +11,26 @@
 
 namespace plimsoll {
 
-// Graphs with chunked logits depend on the bucket. With kBegunEachTime, which a search over buckets uses, they are built for every request
-// instead of being kept for every bucket.
+// States whether graphs with chunked logits are kept. They depend on the bucket, so a search over buckets uses kBegunEachTime, with which
+// they are built for every request instead of being kept for every bucket.
 enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
 
 class SharedGraphs {
  public:
   explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
 
-  // Announces a call of begun() with this request. The last of the announced calls that share a part takes the part itself instead of a
-  // copy. Calls that are not announced always copy.
+  // Announces a later call of begun() with this request. The last announced call that uses a part gets the part itself; all other calls
+  // get a copy.
   void announce(const PlanRequest& request);
 
-  // Returns what begin_graphs() returns for the request. Errors: as begin_graphs().
+  // Returns the result of begin_graphs() for the request. Errors: as begin_graphs().
   PlanGraphs begun(const PlanRequest& request);
 
  private:
   // Returns true if the parts of this request's graphs are shared.
   bool shares_parts(const PlanRequest& request) const;
 
-  // The requests that share a part.
+  // A group of requests that have the same part of their graphs.
   template <typename Part>
   struct Group {
     PlanRequest request = {};
@@ -42,21 +42,21 @@ class SharedGraphs {
   using Groups = std::list<Group<Part>>;
   using Alike = bool (*)(const PlanRequest&, const PlanRequest&);
 
-  // Returns the group of the request, which may be new.
+  // Returns the group to which the request belongs, creating it if necessary.
   template <typename Part>
   Group<Part>& group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike);
-  // Returns the part of a group, and makes it first if the group has none yet.
+  // Returns the part of a group, and builds it first if this has not been done.
   template <typename Part, typename Make>
   static Part part_of(Group<Part>& group, const Make& make);
 
   const ChunkedGraphs chunked_;
-  std::mutex mutex_;  // guards the lists; each group has its own mutex
+  std::mutex mutex_;  // guards the lists of groups; each group has its own mutex for its part
   Groups<GradientGraph> gradients_;
-  Groups<PlanGraphs> training_;  // weights and the program for training
+  Groups<PlanGraphs> training_;  // first part of the training program, with its weights
   Groups<ProgramPlan> evaluation_;
 };
 
-// Builds the plan that build_plan() of the request alone returns, from shared graphs. Errors: as build_plan().
+// Builds from shared graphs the same plan that build_plan() would build for the request. Errors: as build_plan().
 Plan build_plan(const PlanRequest& request, SharedGraphs& shared);
 
 }  // namespace plimsoll

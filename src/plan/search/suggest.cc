@@ -23,17 +23,16 @@ std::string format_mib(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
-// The largest number of suggestions that are listed: among the changes after which the run fits into memory, kMostOfAnEffect for each
-// Effect, which states how training changes; and kMostNotEnough changes that save memory, but not enough.
+// Limits the number of listed suggestions. Of the changes with which the run fits into memory, kMostOfAnEffect are listed for each Effect
+// on training. In addition, kMostNotEnough changes are listed that save memory but not enough.
 constexpr size_t kMostOfAnEffect = 6;
 constexpr size_t kMostNotEnough = 5;
 
-// Returns true for methods that save memory for the run as the user described it. Adapters train another
-// model.
+// Returns true for methods that save memory without changing which model is trained; adapters, for example, train another model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // Among the optimizers with which a model learns something else, only those that save the most are tried: one with few states, and one
-  // without states.
+  // Among the optimizers with another update rule, only two are tried: one with few states, and one without states, because they save the
+  // most.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
@@ -83,12 +82,12 @@ class Search {
     return found_.back().fits;
   }
 
-  // Tries a method of the table that no other function tries.
+  // Tries a method of the table that none of the other functions tries.
   void try_method(const Method& method) {
     const PlanRequest& request = plan_.request;
     if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
     if (!applies_to(method, request.device)) return;
-    // Suggests only one half precision, and no method without an effect on this plan.
+    // Suggests only one of the 16-bit types. Does not suggest a method without an effect on this plan.
     if (method.name == "fp16" && changed_request(run_, MethodSet().with(*find_method("bf16")))) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
     if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;
@@ -100,9 +99,8 @@ class Search {
     add(change);
   }
 
-  // Tries the policy that recomputes least among those that fit, or the strongest one if none fits. If the weakest
-  // policy does not fit, it also tries the choice of values that uses exactly the limit, and reports it if it is
-  // faster.
+  // Tries the policy that recomputes least among those that fit, or the strongest one if none fits. If the policy that recomputes least
+  // does not fit, it also tries choosing individual values such that the plan just fits, and reports this if it is faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
@@ -114,8 +112,8 @@ class Search {
       if (best->fits) break;
     }
     if (!best) return;
-    // A budget weighs bytes on the device against time. Offloading removes these bytes from the device, so the two
-    // are not combined.
+    // A recomputation budget trades memory of the device for time. Offloading moves the same values to host memory, so the two are not
+    // combined.
     if (best->fits && !plan_.request.offload.activations) {
       Change change(run_, labels_);
       change.use_recompute_budget(limit_);
@@ -126,7 +124,7 @@ class Search {
     found_.push_back(std::move(*best));
   }
 
-  // Suggests the lowest stage that fits, or, if none does, the one that needs the least memory.
+  // Suggests the lowest ZeRO stage that fits or, if none fits, the one that needs the least memory.
   void try_zero_stages() {
     std::optional<Suggestion> best;
     for (const ZeroStage stage : higher_zero_stages(plan_.request)) {
@@ -140,7 +138,7 @@ class Search {
     if (best) found_.push_back(std::move(*best));
   }
 
-  // Ranks that divide layers can also divide the rows between them.
+  // With tensor parallelism, suggests sequence parallelism.
   void try_divided_rows() {
     const RankOptions& ranks = plan_.request.ranks;
     if (!plan_.request.train || ranks.tensor_size == 1 || ranks.sequence_parallel) return;
@@ -150,7 +148,7 @@ class Search {
       found_.push_back(std::move(*suggestion));
   }
 
-  // Suggests the first size that fits, or, if none does, the size that needs the least memory.
+  // Suggests the largest size that fits or, if none fits, the one that needs the least memory.
   void try_sizes(const std::vector<int64_t>& sizes, void (Change::*make)(int64_t)) {
     std::optional<Suggestion> best;
     for (int64_t size : sizes) {
@@ -164,7 +162,7 @@ class Search {
     if (best) found_.push_back(std::move(*best));
   }
 
-  // Tries fewer prompts at once, weights in 16 bits, fewer beams and fewer new tokens.
+  // For text generation, tries fewer prompts at once, weights in 16 bits, fewer beams and fewer new tokens.
   void try_generation() {
     const PlanRequest& request = plan_.request;
     if (request.generation.num_pages == 0) return;
@@ -178,8 +176,8 @@ class Search {
     try_sizes(fewer_new_tokens(request), &Change::use_new_tokens);
   }
 
-  // Tries sets of methods as `fit` finds them: first sets that keep the result of training, then sets that change its rounding, and, if
-  // none of these fits, sets that train another model.
+  // Tries sets of methods that the search of the command `fit` finds: first sets that keep the result of training, then sets that change
+  // its rounding, and, if none of these fits, sets that train another model.
   void try_sets() {
     const bool has_large_evaluation = !smaller_evaluation_batches(plan_.request).empty();
     for (const bool small_evaluation : {false, true}) {
@@ -211,13 +209,13 @@ class Search {
     }
   }
 
-  // Returns the run without the choice of recomputed values that was made by planning. Sets of methods make their own
+  // Returns the run without the choice of recomputed values that was found for it by a search, because sets of methods have their own
   // choice.
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
     run.arguments.recompute =
-        Arguments().recompute;  // the default policy, kCheap, which counts as not chosen by the user
+        Arguments().recompute;  // the default policy kCheap, which is treated like no choice of the user
     return run;
   }
 
@@ -242,7 +240,8 @@ class Search {
     return question;
   }
 
-  // Combines training methods into the run that needs the least memory, and tries it. If it does not fit, tries it with shorter sequences.
+  // Tries the set of training methods with which the run needs the least memory. If it does not fit, also tries it with shorter
+  // sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
     Change change(run_, labels_);
@@ -256,7 +255,7 @@ class Search {
       if (smallest && smallest->shape.micro_batch != request.batches.train.sequences)
         change.use_micro_batch(smallest->shape.micro_batch);
       if (smallest && !smallest->set.empty()) change.use_methods(smallest->set);
-      // A change by a single method was tried before.
+      // If the set consists of a single method, it was already tried.
       is_new = change.num_changes() > 1 || (smallest && smallest->set.size() > 1);
     }
     if (is_new && add(change)) return;
@@ -278,8 +277,7 @@ class Search {
   std::vector<Suggestion> found_;
 };
 
-// Returns the purposes with the most bytes, in MiB: "optimizer states 2557, saved activations 1920, weights
-// 1278".
+// Returns the purposes that take the most bytes, in MiB, such as "optimizer states 2557, saved activations 1920, weights 1278".
 std::string largest_purposes(const PhaseMemory& phase) {
   std::vector<std::pair<int64_t, std::string>> parts;
   for (int p = 0; p < kNumPurposes; ++p) {
@@ -323,7 +321,7 @@ std::string format_suggestions(const std::vector<const Suggestion*>& suggestions
   return text;
 }
 
-// Returns the first suggestions of each effect.
+// Returns the first suggestions for each effect on training.
 std::string format_fitting(const std::vector<Suggestion>& suggestions) {
   std::vector<const Suggestion*> shown;
   std::map<Effect, size_t> counts;
@@ -343,7 +341,7 @@ std::string format_not_fitting(const std::vector<Suggestion>& suggestions) {
          (count > kMostNotEnough ? fmt::format("\n    and {} more", count - kMostNotEnough) : "");
 }
 
-// Returns a line with the shortage of the smallest plan that was tried.
+// Returns a line that states how much memory is missing in the smallest plan that was tried.
 std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_t limit, bool trains) {
   const auto smallest = std::min_element(
       suggestions.begin(), suggestions.end(),

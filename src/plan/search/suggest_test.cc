@@ -11,8 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns a request whose layers save enough activations that a smaller batch frees more than accumulated
-// gradients cost.
+// Returns a request for a model whose activations are so large that half the micro-batch saves more than the accumulated gradients cost.
 PlanRequest large_batch_request() {
   PlanRequest request = small_request();
   request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
@@ -20,7 +19,7 @@ PlanRequest large_batch_request() {
   return request;
 }
 
-// Returns the bytes of the plan that has half the micro-batch and two accumulation steps, and thus the same effective batch.
+// Returns the bytes of the plan with half the micro-batch and two accumulation steps, which has the same effective batch.
 int64_t half_batch_bytes() {
   PlanRequest request = large_batch_request();
   request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
@@ -104,7 +103,7 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   }
 }
 
-// Ranks that divide layers may divide rows, too.
+// With tensor parallelism, sequence parallelism should be suggested too.
 TEST(Suggest, RanksDivideRows) {
   PlanRequest request = preset_request("bert-base-uncased", 32, 128);
   request.ranks = {.count = 2, .tensor_size = 2};
@@ -123,7 +122,8 @@ TEST(Suggest, RanksDivideRows) {
   EXPECT_EQ(find(again, "--sequence_parallel"), nullptr);
 }
 
-// Ranks divide no more than is needed to fit. One rank has nothing to divide, and Adafactor's states cannot be divided.
+// The suggestion must be the lowest ZeRO stage that fits. A run of one rank has nothing to divide, and Adafactor's states cannot be
+// divided.
 TEST(Suggest, RanksDivideMore) {
   PlanRequest request = small_request();
   request.ranks = {.count = 4, .least_divided_elements = 1000};
@@ -158,8 +158,7 @@ PlanRequest bert_large_on_h200() {
   return request;
 }
 
-// A method may make states smaller, reduce their number, or store them elsewhere, if the device and the run
-// allow it.
+// Methods that make states smaller, reduce their number, or store them elsewhere are suggested if the device and the run allow it.
 TEST(Suggest, MethodsOfTheTableAreTried) {
   const Plan plan = build_plan(bert_large_on_h200());
   const std::vector<Suggestion> list = suggest_changes(plan, run_of(plan.request), int64_t{5} << 30);
@@ -198,7 +197,7 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
       EXPECT_EQ(suggestion.arguments.find("_seq_length"), std::string::npos) << "whole texts fit";
     }
   }
-  // With a limit below the smallest run, the message states what that run needs.
+  // If the limit is below the smallest possible run, the message must state how much that run needs.
   const std::vector<Suggestion> none = suggest_changes(plan, run_of(plan.request), int64_t{1} << 30);
   const auto fits = [](const Suggestion& suggestion) { return suggestion.fits; };
   EXPECT_TRUE(std::ranges::none_of(none, fits));
@@ -249,8 +248,7 @@ TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
   EXPECT_EQ(whole_layers->effect, Effect::kNone);
 }
 
-// The run has --recompute selective, which --gradient_checkpointing would contradict. The suggestion therefore names
-// --recompute full.
+// The run has --recompute selective, which --gradient_checkpointing would contradict. Therefore the suggestion must use --recompute full.
 TEST(Suggest, AChoiceByPlanningIsReplacedByNamingThePolicy) {
   PlanRequest request = large_batch_request();
   RunSpec run = run_of(request);
@@ -285,7 +283,7 @@ TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
   PlanRequest request = large_batch_request();
   request.model.config.vocab_size = 60000;
   const Plan plan = build_plan(request);
-  // A limit slightly above the memory needed with sgd, batch size 1 and short sequences together.
+  // Tests a limit slightly above the memory that the run needs with sgd, batch size 1 and short sequences together.
   PlanRequest least = request;
   least.update.optimizer.kind = OptimizerKind::kSgd;
   least.batches.train = {.tokens = 128, .sequences = 1, .longest = 128};

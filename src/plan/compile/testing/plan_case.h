@@ -1,4 +1,4 @@
-// Requests of plans for tests: presets and random small models. Deterministic.
+// Makes plan requests for tests, from presets and from random small models. Deterministic.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// A small BERT, batch 4 x 32, fp32 AdamW, training and evaluation.
+// Returns the request of a small BERT with 4 sequences of 32 tokens, AdamW in fp32, training and evaluation.
 inline PlanRequest small_request() {
   PlanRequest request;
   request.model.config.hidden_size = 64;
@@ -35,7 +35,7 @@ inline PlanRequest preset_request(const std::string& name, int64_t sequences, in
   return request;
 }
 
-// Random numbers without the standard library's distributions (splitmix64).
+// A random generator (splitmix64) whose numbers do not depend on the standard library.
 class CaseRandom {
  public:
   explicit CaseRandom(uint64_t seed) : state_(seed) {}
@@ -88,7 +88,7 @@ inline PlanRequest random_request(uint64_t seed) {
   return request;
 }
 
-// Returns requests for all presets and forty random requests, for tests that check the sums of a plan.
+// Returns requests for all presets and forty random requests, for tests that check that the parts of a plan add up.
 inline std::vector<PlanRequest> all_plan_cases() {
   std::vector<PlanRequest> requests{small_request()};
   for (const std::string& name : preset_names()) requests.push_back(preset_request(name, 4, 128));

@@ -1,4 +1,4 @@
-// Turns a request into the arguments and facts of a run that leads to this request, for tests of searches that change arguments.
+// Converts a plan request into the arguments and facts of a run with this request, for tests of searches that change arguments.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline void set_optimizer(const OptimizerConfig& config, Arguments& arguments) {
   arguments.seed = static_cast<int64_t>(config.noise_seed);
 }
 
-// Returns the run. Expects that request_of() makes the given request of it.
+// Returns the run. Expects that request_of() converts it back to the given request.
 inline RunSpec run_of(const PlanRequest& request) {
   RunSpec run;
   Arguments& arguments = run.arguments;
@@ -87,7 +87,7 @@ inline RunSpec run_of(const PlanRequest& request) {
                               .least_offloaded_bytes = request.offload.least_bytes}};
   run.facts.ranks.links = request.named_links;
   PlanRequest made = request_of(run);
-  // request_of() sets the limit to the memory of the card, but requests of tests may have none.
+  // request_of() sets the memory limit to the memory of the GPU, while requests in tests may have no limit.
   made.memory_limit_bytes = request.memory_limit_bytes;
   EXPECT_TRUE(made == request) << "the arguments of the run do not ask for this request";
   return run;
