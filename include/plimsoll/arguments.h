@@ -28,7 +28,7 @@ using StringList = std::vector<std::string>;
 // are stored as text.
 using KeyValues = std::map<std::string, std::string>;
 
-// All settings. Each field has Hugging Face's name and default value.
+// All settings. A setting that Hugging Face's tools also have has the same name and default value here.
 struct Arguments {
 #define PLIMSOLL_ARGUMENT(group, origin, name, type, default_value, unit, range, status, help, note) \
   type name = default_value;
@@ -61,13 +61,14 @@ enum class ArgumentOrigin { kTrainer, kScript, kPeft, kPlimsoll };
 // How Plimsoll treats a setting that differs from its default.
 enum class ArgumentStatus { kImplemented, kNoEffect, kRefused };
 
-// One row of the table of settings. The views refer to static storage.
+// One row of the table of settings. The string views refer to static storage.
 struct ArgumentInfo {
   std::string_view name;
   std::string_view type;     // flag, integer, number, text, list or key=value
   std::string default_text;  // empty if the default is "not set"
-  std::string_view unit;     // described in arguments.inc
-  std::string_view range;    // an interval, a list of choices, or empty
+  // the unit and special treatment of the value, such as "bytes" or "secret"; arguments.inc lists them
+  std::string_view unit;
+  std::string_view range;  // an interval, a list of choices, or empty
   ArgumentGroup group;
   ArgumentOrigin origin;
   ArgumentStatus status;
@@ -83,7 +84,8 @@ struct ParseOptions {
 
 struct ParseResult {
   Arguments arguments;  // resolved by resolve_arguments, except if `help` is true
-  // One warning per old name that was translated or ignored and per setting that was given twice.
+  // One warning for each setting that was given twice, and for each name of an older Transformers version that was
+  // translated or ignored.
   std::vector<std::string> warnings;
   std::vector<std::string> notes;        // settings that have no effect in this combination, with the reason
   std::set<std::string> explicitly_set;  // names given in a file or on the command line
@@ -124,9 +126,9 @@ std::string arguments_help(std::string_view topic = "");
 // Returns the content of docs/ARGUMENTS.md.
 std::string arguments_markdown();
 
-// Returns ", did you mean 'x'?" for the candidate nearest to `word`, or an empty string if no candidate is
-// near. parse_arguments() appends this to its messages; a command line may use it for its own words, such as
-// names of subcommands.
+// Returns ", did you mean 'x'?" for the candidate nearest to `word`, or an empty string if no candidate is near.
+// parse_arguments() appends this to its messages; a program may use it for other names of its command line, such as
+// those of subcommands.
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
 
 // Formats one setting as it would be written on the command line. Returns an empty string if it is not set
@@ -139,8 +141,8 @@ std::string format_arguments(const Arguments& arguments, WhichArguments which);
 // Formats all settings as a JSON object with one setting per line, in the order of declaration. Secrets are
 // omitted.
 std::string arguments_json(const Arguments& arguments);
-// Parses the text that arguments_json returns. Settings that the text omits keep their default, and nothing
-// is resolved. Errors: kUsage; the message names `source`.
+// Parses the text that arguments_json returns. Settings that the text omits keep their default, and resolve_arguments()
+// is not called. Errors: kUsage; the message names `source`.
 Arguments arguments_from_json(std::string_view text, std::string_view source = "JSON text");
 
 struct ArgumentDifference {
@@ -148,7 +150,8 @@ struct ArgumentDifference {
   std::string before;
   std::string after;
 };
-// Returns the settings that differ, in the order of declaration. Secrets are omitted.
+// Returns the settings whose values differ between `before` and `after`, in the order of declaration. Secrets are
+// omitted.
 std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after);
 
 // Returns the number of processes that train together: --nproc_per_node times --nnodes.

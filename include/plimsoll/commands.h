@@ -29,22 +29,24 @@ struct CommandOption {
   std::string_view help;
 };
 
-// A setting that --help shows.
+// A setting that --help of a command shows because it is common.
 struct CommonSetting {
   std::string_view name;
   std::string_view help;
 };
 
-// One command. The views refer to static storage.
+// One command. The string views refer to static storage.
 struct CommandInfo {
   std::string_view name;
-  // the run command whose settings it accepts; none if it accepts no settings
+  // The command of run_commands.h whose settings this command accepts; none if it accepts no settings of a run.
   std::optional<RunCommand> settings;
-  std::vector<std::string_view> usage;  // usage lines without the command's name, one per form
-  std::string_view help;                // description in one line, for the list of commands
-  std::string_view text;                // further description for --help, one or two sentences; may be empty
-  std::vector<CommandOption> options;   // the options of the command itself, without the settings of a run
-  std::vector<CommonSetting> common;    // the settings that --help of the command shows, at most ten
+  // The usage lines of --help, without the command's name. A command that can be called in several ways has one line
+  // for each.
+  std::vector<std::string_view> usage;
+  std::string_view help;               // description in one line, for the list of commands
+  std::string_view text;               // further description for --help, one or two sentences; may be empty
+  std::vector<CommandOption> options;  // the options of the command itself, without the settings of a run
+  std::vector<CommonSetting> common;   // the settings that --help of the command shows, at most ten
   std::vector<std::string_view> example;
 
   // Returns the option with this name, or null.
@@ -59,7 +61,8 @@ const CommandInfo* find_command(std::string_view name);
 // A parsed command line: the values of each option of the command, the positional arguments, and the words that set settings of a
 // run.
 struct CommandWords {
-  std::map<std::string, std::vector<std::string>, std::less<>> values;  // a flag has one empty text
+  // the values by option; a flag has one empty text
+  std::map<std::string, std::vector<std::string>, std::less<>> values;
   std::vector<std::string> positionals;
   std::vector<std::string> rest;  // words for the settings of the command, in order
   bool help = false;
@@ -83,8 +86,8 @@ std::string program_help();
 // another topic.
 std::string command_screen(const CommandInfo& command, std::string_view topic = "");
 
-// Names that completion offers as values, by setting ("config_name"), or by command and setting ("plan device") for the
-// values of one command.
+// The names that completion offers as values. A key is a setting ("config_name"), or a command and a setting ("plan
+// device") if the names are for this command only.
 using ValueNames = std::map<std::string, std::vector<std::string>, std::less<>>;
 // Returns the values that completion offers for settings that accept a fixed list of names which the table of settings does
 // not contain: the presets of --config_name, the optimizers, the passes, and the devices. The devices are listed per command,

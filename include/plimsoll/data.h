@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-// The class of a row, a word or a token that has none. Losses and metrics ignore it.
+// Marks a row, a word or a token that has no class. Losses and metrics ignore it.
 inline constexpr int32_t kNoLabel = -100;
 
 // One row of a data set or batch, and its label. Exactly one of `text`, `words` and `ids` is the input. All rows of a
@@ -34,7 +34,8 @@ struct DataRow {
   std::vector<std::string> words = {};
   // Token ids as a tokenizer returns them, with its special tokens and without padding, each from 0 to vocab_size - 1.
   std::vector<int32_t> ids = {};
-  std::vector<int32_t> token_types = {};  // empty (all 0), or one per id, each from 0 to type_vocab_size - 1
+  // token type (segment) ids: empty (all 0), or one per id, each from 0 to type_vocab_size - 1
+  std::vector<int32_t> token_types = {};
 
   // The label; at most one of the two is filled.
   // Ids of classes, from 0 to num_labels - 1: one for the row, or for token classification one per word or token id, where
@@ -78,14 +79,15 @@ struct MemoryData {
   std::vector<std::string> label_names = {};
 };
 
-// The outputs and labels of a batch of an evaluation. R rows, K labels; for token classification a row is a token.
+// The outputs and labels of one batch of an evaluation, with R rows and K labels. For token classification, a row is
+// one token.
 struct MetricBatch {
   int64_t num_labels = 0;         // K, the number of classes, or of values per row
   std::span<const float> logits;  // [R, K]
   // [R], with kNoLabel for a row without a class; empty if labels are numbers.
   std::span<const int32_t> classes;
   std::span<const float> values;  // [R, K]; empty if labels are classes
-  // [sequences + 1]: the first token of each sequence, then the number of tokens.
+  // [number of sequences + 1]: for each sequence the index of its first token, and at the end the number of tokens.
   std::span<const int32_t> sequence_starts;
 };
 
@@ -106,8 +108,8 @@ class Metric {
   // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
   // evaluation. A value replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if values() returns exactly one value, under name(), from now on. A training that then lacks its best metric stops, and
-  // can be resumed.
+  // Returns true if every later call of values() returns exactly one value, whose name is name(). If
+  // --metric_for_best_model is such a metric but a later evaluation lacks it, the training stops and can be resumed.
   virtual bool has_fixed_names() const { return true; }
 };
 

@@ -21,7 +21,7 @@ namespace plimsoll {
 enum class RepositoryKind : uint8_t { kModel, kDataset };
 
 struct DownloadRequest {
-  std::string name;  // as on the hub: "gpt2" or "org/name"
+  std::string name;  // name of the repository on the hub: "gpt2" or "org/name"
   RepositoryKind kind = RepositoryKind::kModel;
   std::string revision = "main";  // branch, tag or commit
   // Names of the files to download. If it is empty, the files that match `include` are downloaded; if `include` is empty
@@ -31,8 +31,8 @@ struct DownloadRequest {
   // if `files` or `include` selects them.
   std::vector<std::string> include = {};
   std::vector<std::string> exclude = {};
-  std::string cache_dir = {};  // instead of the folder that the environment names
-  std::string token = {};      // instead of HF_TOKEN or the token that `hf auth login` saved
+  std::string cache_dir = {};  // folder of the cache; if empty, the one that the environment names
+  std::string token = {};      // access token; if empty, HF_TOKEN or the one that `hf auth login` saved
 };
 
 struct DownloadFile {
@@ -44,15 +44,15 @@ struct DownloadFile {
   bool has_final_name = false;  // false while the file is being downloaded
 };
 
-// Describes a download before its first byte.
+// The files of a download and their sizes, known before the first byte is downloaded.
 struct DownloadPlan {
   std::string name;
   std::string endpoint;  // address of the hub
   std::string revision;
   std::string commit = {};
-  std::string folder = {};  // the snapshot, from which the model is read
+  std::string folder = {};  // folder of the downloaded commit in the cache, from which the model is read
   std::vector<DownloadFile> files = {};
-  int64_t free_bytes = 0;               // on the disk of the cache
+  int64_t free_bytes = 0;               // free space of the disk with the cache
   std::vector<std::string> notes = {};  // sentences about files that are left out
 
   int64_t total_bytes() const;

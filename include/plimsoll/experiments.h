@@ -28,7 +28,9 @@ struct Experiment {
   std::vector<std::string> methods;
   std::vector<std::string> words;             // the arguments of `plimsoll train`, without output_dir
   std::vector<std::string> environment = {};  // NAME=VALUE, set in addition for the processes of the run
-  std::string note;  // differences from the source, such as bf16 instead of fp16; may be empty
+  // Differences from the run in Hugging Face's document that this row repeats, such as bf16 instead of fp16; may be
+  // empty.
+  std::string note;
   bool operator==(const Experiment&) const = default;
 };
 
@@ -47,10 +49,11 @@ struct ExperimentFigures {
   std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
   int64_t sequence_length = 0;
   bool is_calibrated = false;  // true if a calibration of this CPU was used to predict the speed
-  std::string date = {};       // end of the run, in the format of ExperimentOrigin::date
+  std::string date = {};       // time at which the run ended, in the format of ExperimentOrigin::date
   MetricMap evaluation;        // filled only with --do_eval
-  // samples_per_s of each run of the row, in their order. With several, samples_per_s is their median, measured_bytes
-  // their maximum, and all other figures are those of the last run.
+  // The value of samples_per_s in each run of this row, in the order of the runs. If there are several runs,
+  // samples_per_s is the median of these values, measured_bytes is the maximum over the runs, and all other figures are
+  // those of the last run.
   std::vector<double> speeds = {};
   bool operator==(const ExperimentFigures&) const = default;
 };
@@ -61,14 +64,14 @@ void add_run(ExperimentFigures& figures, const ExperimentFigures& run);
 // median. With five runs or more, the single fastest and the single slowest run are left out first, so that one outlier on either
 // side does not count. Returns nothing with fewer than three runs.
 std::optional<double> speed_spread(const ExperimentFigures& figures);
-// The speed of a row is steady if its spread is at most this.
+// A row whose spread (speed_spread()) is at most this share counts as steady.
 inline constexpr double kSteadySpread = 0.05;
 
 // The results of the same run with Hugging Face's Trainer.
 struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
-  std::string refused;      // the reason if it did not run, otherwise empty
+  std::string refused;      // the reason why Trainer did not run the row; empty if it did
   std::string device = {};  // name of the device as Trainer reports it; empty in files of earlier versions
   bool operator==(const PeerFigures&) const = default;
 };
@@ -76,7 +79,7 @@ struct PeerFigures {
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // the error message of the run if there are no figures
+  std::string refused;  // the error message if the run failed and has no figures
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };
@@ -121,7 +124,7 @@ struct PlannedExperiment {
   double samples_per_s = 0;  // estimated speed
   int64_t total_bytes = 0;
   bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
-  std::string refused;  // the reason if the row cannot be planned, otherwise empty
+  std::string refused;  // the error message if the row cannot be planned, otherwise empty
   // The figures of Hugging Face's page for this row. Empty for rows that Plimsoll adds, for the rows about settings
   // of the DataLoader (the page states no figures for them), and if the row does not train the page's model on a GPU
   // with sequences of the page's length.

@@ -43,10 +43,12 @@ struct FitOptions {
 
 struct FitRow {
   std::string device;
-  std::vector<std::string> methods;  // names from method_table(); empty if the arguments are unchanged
+  // names from method_table() of the methods that this row adds; empty if it is the run as it was given
+  std::vector<std::string> methods;
   // The numerical effect of the methods: kSameSums, kRounding or kOtherPath.
   MethodEffect effect = MethodEffect::kSameSums;
-  // Rows with the same number are a tie: they differ from the fastest of them by less than the error of the estimates.
+  // Rows with the same number are a tie: the speed of each differs from that of the fastest of them by less than the
+  // error of the estimates.
   int tie = 0;
   bool is_plan_only = false;  // released programs do not support this card, so runs on it can only be planned
   // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
@@ -56,12 +58,13 @@ struct FitRow {
   double samples_per_s = 0;  // estimated speed
   // Speed relative to the row without methods, or relative to the first row if that row does not fit.
   double relative_speed = 0;
-  // These two fields are computed for the first twelve rows of a device and are 0 in the others.
-  int64_t largest_batch = 0;     // the largest batch that fits without accumulation
-  int64_t longest_sequence = 0;  // the longest sequence that fits with this split
-  int64_t smallest_bytes = 0;    // if nothing fits: the smallest memory that this set of methods needs
-  double epoch_cost = 0;  // cost of an epoch in the currency of the prices; 0 if the device has no price
-  // arguments that differ from the request and have to be added to the command
+  // The next two fields are computed only for the first twelve rows of a device, and are 0 in the other rows.
+  int64_t largest_batch = 0;  // the largest batch that fits without accumulation
+  // the longest sequence that fits with micro_batch and accumulation of this row
+  int64_t longest_sequence = 0;
+  int64_t smallest_bytes = 0;  // if nothing fits: the smallest memory that this set of methods needs
+  double epoch_cost = 0;       // cost of an epoch in the currency of the prices; 0 if the device has no price
+  // The arguments that differ from the given ones; a user adds them to the command.
   std::vector<std::string> arguments;
 };
 

@@ -38,16 +38,18 @@ struct RankFitRow {
   int64_t micro_batch = 0;         // --per_device_train_batch_size
   int64_t accumulation = 0;        // --gradient_accumulation_steps
   int64_t bytes = 0;               // planned memory per GPU
-  int64_t weight_bytes = 0;  // this and the next 3 fields: memory by purpose in the phase that needs the most
+  // The next four fields are the memory by purpose in the phase that needs the most memory.
+  int64_t weight_bytes = 0;
   int64_t state_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t activation_bytes = 0;     // activations saved for the backward pass, and temporary buffers
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
   double samples_per_s = 0;         // estimated speed of all GPUs together
   double step_ms = 0;
-  double exposed_ms =
-      0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
-  // Complete commands: one for one machine; with torchrun and with srun for several.
+  // The part of a step in which GPUs wait for exchanges with other GPUs or for other stages of a pipeline.
+  double exposed_ms = 0;
+  // Complete commands that start the run: one command for one machine; for several machines, one with torchrun and one
+  // with srun.
   std::vector<std::string> commands = {};
 };
 
@@ -58,12 +60,14 @@ struct RankFitRefusal {
 };
 
 struct RankFitReport {
-  std::vector<RankFitRow> rows = {};  // the choices that fit, fastest first
+  std::vector<RankFitRow> rows = {};  // the combinations of settings that fit, fastest first
   std::vector<RankFitRefusal> refused = {};
-  int64_t num_choices =
-      0;  // combinations of tp_size, sequence_parallel, pp_size, zero_stage, recompute and micro-batch
-  int64_t num_pruned =
-      0;  // combinations that were not planned because a lower bound of their memory is too large
+  // Number of combinations of tp_size, sequence_parallel, pp_size, zero_stage, recompute and micro-batch that the
+  // search considered.
+  int64_t num_choices = 0;
+  // Number of combinations that were not planned, because even a lower bound of their memory exceeds the memory of
+  // the GPU.
+  int64_t num_pruned = 0;
   int64_t num_plans = 0;
   double seconds = 0;
   std::string links = {};  // the transfer rates between the GPUs that the search assumes, and their source

@@ -29,15 +29,15 @@ struct Continuation {
   double score = 0.0;           // the score of beam search; otherwise 0
 };
 
-// The work since start(), and the time that it took. Prefill reads the prompts and selects the first token of every text; a decode run
-// reads one new token of each sequence. Loading of weights does not count.
+// The amount of work since start() and the time that it took, without the loading of weights. Prefill reads the prompts
+// and selects the first token of every text; a decode run reads one new token of each sequence.
 struct GenerationSpeed {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
   int64_t num_texts = 0;   // continuations that were returned
   int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
-  int64_t decoded_tokens = 0;  // tokens that decode runs read, also those of beams that were not returned
+  int64_t decoded_tokens = 0;  // tokens that decode runs read, including those of beams that were discarded.
   // Lower bounds for the bytes that the decode runs read. Each run reads all weights, except that it reads only the rows of its
   // tokens from an embedding table, and the cached keys and values to which the new tokens attend.
   double weight_bytes_read = 0;
@@ -45,7 +45,7 @@ struct GenerationSpeed {
   double first_token_seconds = 0;  // time until the first batch of prompts has its first tokens
   double prefill_seconds = 0;      // duration of the prefill of all prompts
   double decode_seconds = 0;
-  double seconds = 0;  // duration of everything, including the conversion of texts
+  double seconds = 0;  // duration of all work, including tokenization of prompts and decoding of texts
   double new_tokens_per_s() const { return seconds > 0 ? static_cast<double>(new_tokens) / seconds : 0.0; }
   // Returns the new tokens per second of decode runs. The first token of each text is not counted, because
   // prefill selects it.
@@ -63,13 +63,13 @@ std::string generation_speed_json(const GenerationSpeed& speed, const MemoryFigu
 
 class Generator {
  public:
-  // Called for each new token with the index of the prompt, the index of the continuation, and the text that the token completes,
-  // which may be empty.
+  // Called for each new token with the index of the prompt, the index of the continuation, and the text that this token
+  // completes (empty if, for example, the token ends within a character).
   using OnText = std::function<void(int64_t prompt, int64_t continuation, const std::string& text)>;
 
-  // Reads the model's configuration, tokenizer and generation_config.json, encodes the prompts, and plans. Settings that the arguments leave open
-  // are those of generation_config.json. Without prompts the plan has room for prompts of `longest_prompt` tokens (0: as many as the
-  // model's positions allow). Errors: kUsage, kBadData.
+  // Reads the model's configuration, tokenizer and generation_config.json, encodes the prompts, and plans. Settings
+  // that the arguments do not set are taken from generation_config.json. Without prompts the plan has room for prompts
+  // of `longest_prompt` tokens (0: as many as the model's positions allow). Errors: kUsage, kBadData.
   explicit Generator(const Arguments& arguments, std::vector<std::string> prompts = {},
                      int64_t longest_prompt = 0, const Environment& environment = process_environment());
   ~Generator();
@@ -91,9 +91,9 @@ class Generator {
   // Returns the continuations of another prompt. Errors: kUsage if the plan has no room for it.
   std::vector<Continuation> generate(const std::string& prompt, const OnText& on_text = {});
 
-  // Ends the running call of generate(), or the next one if none is running, after the current run of the model. The call returns the
-  // tokens that exist by then; prompts that were not begun get no continuations. May be called from another thread or from a signal
-  // handler.
+  // Ends the running call of generate(), or the next one if none is running, after the current run of the model. The
+  // call returns the tokens that exist by then; prompts whose generation had not begun get no continuations. May be
+  // called from another thread or from a signal handler.
   void request_stop();
   // Returns true if request_stop() ended the last call of generate().
   bool was_stopped() const;

@@ -36,11 +36,11 @@ struct InspectOptions {
 // training. If training would refuse the file, the text contains the reason. Errors: kBadData, kUsage.
 Inspection inspect_path(const std::string& path, const InspectOptions& options = {});
 
-// The tokens whose text is returned.
+// Selects whether decoded text contains special tokens such as [SEP].
 enum class DecodedTokens : uint8_t { kAll, kWithoutSpecial };
 
-// Checks by its first line that a text is not a Git LFS pointer, a compressed file or another kind of file. Errors: kBadData;
-// the message begins with `name`.
+// Checks by the first line of a file that it is text, not a Git LFS pointer, a compressed file or another kind of file.
+// Errors: kBadData; the message begins with `name`.
 void require_text(std::string_view first_line, const std::string& name);
 
 // A tokenizer read from a Hugging Face folder.
@@ -72,18 +72,19 @@ struct TokenizerTraining {
   std::vector<std::string> files;
   std::string kind = "bpe";
   int64_t vocab_size = 30000;
-  int64_t min_frequency = 2;  // pairs that are rarer are not joined
+  // smallest number of occurrences of a pair of symbols that is joined to a new token
+  int64_t min_frequency = 2;
   std::vector<std::string>
-      special_tokens;         // added to the special tokens that every tokenizer of this kind has
-  bool do_lower_case = true;  // only for "wordpiece"
+      special_tokens;         // special tokens in addition to those of every tokenizer of this kind
+  bool do_lower_case = true;  // the tokenizer converts text to lower case; only for "wordpiece"
 };
 
 struct TokenizerResult {
   std::string line;  // a line for people about the tokenizer
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
-  int64_t num_words = 0;  // different words of the text
-  int64_t num_bytes = 0;  // of the text
+  int64_t num_words = 0;  // number of different words in the training text
+  int64_t num_bytes = 0;  // size of the training text
 };
 
 // Trains and writes tokenizer.json and tokenizer_config.json, which Hugging Face reads, to a folder that has no tokenizer yet.

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// Additional figures of a progress line.
+// Figures that a progress line shows in addition to those of the step.
 struct ProgressContext {
   double tokens_per_second = 0;
   int64_t memory_bytes = 0;  // planned memory

@@ -57,7 +57,7 @@ class Batch {
   // Returns the number of tokens that were cut off texts that are longer than max_seq_length. 0 for next_batch(), which
   // takes rows that were cut when the data was read.
   int64_t num_cut_tokens() const;
-  // Returns the progress through the data after this batch, in epochs; 0 for a batch from make_batch().
+  // Returns the position in the training data after this batch, counted in epochs; 0 for a batch from make_batch().
   double epoch() const;
   // Returns true if this is the last batch of the epoch. Trainer::train() then updates even if the
   // accumulation is incomplete.
@@ -86,7 +86,7 @@ struct WeightInfo {
   double rate_factor = 1;   // factor of the learning rate, set by --learning_rate_factors
 };
 
-// A parameter as a custom update rule sees it. The spans refer to planned memory and are valid during the
+// A parameter as it is passed to a custom update rule. The spans refer to memory of the plan and are valid during the
 // call.
 struct OwnParameter {
   // Name of the parameter in checkpoints. Queries, keys and values form one matrix here, named
@@ -237,7 +237,8 @@ class Trainer {
   // start().
   std::vector<std::string> load_checkpoint(const std::string& folder);
 
-  // Weights by name, on every device. These calls allocate the memory of the run if necessary, as start() does.
+  // The functions below read and write weights by name, on every device. They allocate the memory of the run if
+  // necessary, as start() does.
   //
   // Returns all weights in the order of the model.
   std::vector<WeightInfo> weights() const;
@@ -257,7 +258,7 @@ class Trainer {
 
  private:
   struct Impl;
-  // Errors: kUsage if this Trainer was moved from.
+  // Returns the state of the Trainer. Errors: kUsage if this Trainer was moved from.
   Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };

@@ -58,18 +58,19 @@ class NewCheckpoints {
   std::unique_ptr<Impl> impl_;
 };
 
-// The figures of one optimizer step, complete at the end of the step.
+// The figures of one optimizer step. They are complete when the step has ended.
 struct StepInfo {
   int64_t step = 0;  // optimizer steps completed
   int64_t max_steps = 0;
-  double epoch = 0;          // progress through the data, in epochs
-  double loss = 0;           // mean over the real samples of this step
-  double z_loss = 0;         // the z-loss, which is a part of `loss`, with --z_loss_coef
-  double grad_norm = 0;      // the norm before clipping
-  double learning_rate = 0;  // used by this step
-  int64_t num_tokens = 0;    // real tokens of this step
+  double epoch = 0;          // position in the training data, counted in epochs
+  double loss = 0;           // mean over the samples of this step
+  double z_loss = 0;         // the part of `loss` that --z_loss_coef adds
+  double grad_norm = 0;      // norm of the gradients before clipping
+  double learning_rate = 0;  // learning rate of this step
+  int64_t num_tokens = 0;    // number of tokens, without padding
   int64_t num_sequences = 0;
-  int64_t num_rows_computed = 0;  // tokens of the buckets that ran: real tokens and the unused tail
+  // Number of tokens that were computed. A batch runs in a program with fixed sizes, whose unused end is computed too.
+  int64_t num_rows_computed = 0;
   // Time since the end of the previous step (for the first step: since the start of training). It excludes
   // evaluation and checkpoints and includes callbacks and logging. tokens_per_second in the log is computed
   // from the sum of these times.
