@@ -56,7 +56,7 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
-// A curve of the chart: a key of the log, its name, and if it is dashed.
+// A curve of the chart: the key of its values in the log, its name in the legend, and true if it is dashed.
 struct CurveKey {
   std::string key;
   std::string name;
@@ -104,7 +104,7 @@ std::set<std::string> quality_metrics(std::span<const ReportSource> sources) {
   return keys;
 }
 
-// A line of the table that puts runs side by side.
+// A row of the table that compares runs, which has one column per run.
 struct ComparedFigure {
   const char* name;
   const char* path;
@@ -175,7 +175,8 @@ std::string figures_table(std::span<const ReportSource> sources) {
   return table.html();
 }
 
-// The names of files and of the run itself, which differ between any two runs.
+// Arguments that name files or the run itself. They differ between any two runs, so the list of different arguments
+// omits them.
 constexpr std::string_view kOwnNames[] = {"output_dir", "run_name", "html", "trace", "json"};
 
 std::string differences_table(std::span<const ReportSource> sources) {

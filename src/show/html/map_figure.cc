@@ -55,7 +55,7 @@ std::string title_of(const BufferMap& map, const MapBuffer& buffer) {
 }
 
 std::string rect_of(const BufferMap& map, const MapBuffer& buffer, const MapBox& box) {
-  // Rectangles that are large enough have an edge, so that neighbouring buffers can be told apart.
+  // Rectangles that are large enough are drawn with an edge, so that a reader can distinguish neighbouring buffers.
   const bool has_edge = box.height > 4 * kLeastHeight && box.width > 4 * kLeastWidth;
   return fmt::format(
       "<rect class=\"p{}{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "

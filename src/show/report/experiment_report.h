@@ -14,20 +14,21 @@
 
 namespace plimsoll {
 
-// The effect of one method alone: speed and memory of its row, each divided by that of the first row that ran. Above 1, `speed`
-// means faster and `memory` means more memory.
+// The effect of one method alone: speed and memory of the row with only this method, divided by those of the first row
+// that ran. Above 1, `speed` means faster and `memory` means more memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
-  std::optional<double> spread = {};  // spread of both rows together, as speed_spread() defines it
+  // combined spread of this row and the first row, where spread is defined as for speed_spread()
+  std::optional<double> spread = {};
 };
 
-// Errors of the predictions: predicted / measured - 1.
+// The errors of the predicted speeds and memory of the rows. An error is predicted / measured - 1.
 struct PredictionErrors {
   int64_t rows = 0;
   int64_t near = 0;  // number of rows whose predicted speed is off by at most 15 %
-  double worst = 0;  // largest error of the speed, with its sign
+  double worst = 0;  // the speed error with the largest absolute value, with its sign
   double worst_memory = 0;
 };
 
@@ -35,8 +36,8 @@ struct ExperimentSummary {
   // The name of the first row that ran. If no row ran, all fields are empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
-  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both. Without a spread,
-  // because a row ran fewer than three times, it is never clear.
+  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both rows. If a
+  // row ran fewer than three times, it has no spread, and the result is never clear.
   std::string fastest = {};
   double fastest_samples_per_s = 0;
   bool has_spread = false;

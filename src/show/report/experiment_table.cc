@@ -70,7 +70,7 @@ std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
     for (const auto& [name, value] : row.figures->evaluation) {
-      // Metrics of MNLI's second set have a suffix.
+      // Metrics of MNLI's second (mismatched) set have the suffix "_mm".
       const std::string_view stem(name.data(), name.size() - (name.ends_with("_mm") ? 3 : 0));
       const bool is_speed =
           stem.ends_with("_runtime") || stem.ends_with("_per_second") || stem.ends_with("_samples");
@@ -184,7 +184,7 @@ std::string planned_columns(double samples_per_s, double first_samples_per_s, in
                      100 * ratio(static_cast<double>(size_mib), static_cast<double>(first_mib)));
 }
 
-// Returns the sentences below the table of predictions.
+// Returns the explanations below the table of predictions.
 std::string describe_planned_rows(const ExperimentPlan& plan) {
   std::string text;
   if (std::ranges::any_of(plan.rows, [](const PlannedExperiment& row) { return !row.fits; }))

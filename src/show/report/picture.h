@@ -60,11 +60,11 @@ class Picture {
     Kind kind = Kind::kRectangle;
     double x = 0;
     double y = 0;
-    double a = 0;     // width, or x2
-    double b = 0;     // height, or y2
+    double a = 0;     // width of a rectangle, or x of the second point of a line
+    double b = 0;     // height of a rectangle, or y of the second point of a line
     double size = 0;  // font size of a text, width of a line, or radius of a dot
     std::string colour = {};
-    std::string words = {};  // the text; for a line, its dashes
+    std::string words = {};  // content of a text item; for a line, its dashes
     std::vector<PlotPoint> points = {};
     TextAnchor anchor = TextAnchor::kStart;
     TextWeight weight = TextWeight::kNormal;
@@ -76,12 +76,13 @@ class Picture {
   std::vector<Item> items_;
 };
 
-// Returns the colour of a purpose in plots and reports, "#rrggbb".
+// Returns the colour "#rrggbb" that plots and reports use for a purpose of memory, such as weights.
 std::string_view purpose_colour(Purpose purpose);
 // Returns the colour of line `i` of a plot with several lines.
 std::string_view line_colour(size_t i);
 
-// The plots of a run as SVG: loss and metrics over steps, and memory over a step. Pure; thread-safe.
+// The functions below return the plots of a run as SVG: loss and metrics over the steps, and memory over the time of
+// one step. Pure; thread-safe.
 
 // Plots the training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps.
 // `caption` describes the device and the run. Empty if the records contain no loss.

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kLabelWidth = 29;
 
-// Formats ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
+// Formats how much of the model is trained: ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
 std::string describe_trainable(const Plan& plan) {
   int64_t trainable_bytes = 0;
   int64_t bytes = 0;
@@ -42,7 +42,7 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
-// Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
+// Describes what ranks divide among them: ", which divide optimizer states and gradients (ZeRO stage 2)".
 std::string describe_division(const RankOptions& ranks) {
   if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
   switch (ranks.zero_stage) {
@@ -86,7 +86,8 @@ std::string describe_ranks(const RankOptions& ranks) {
       ranks.zero_stage == ZeroStage::kStates ? "; the groups divide optimizer states (ZeRO stage 1)" : "");
 }
 
-// Describes the size of the generation that the plan has room for, or the estimated speed of the training or evaluation.
+// Describes the size of the text generation that the plan has room for, or the estimated speed of the training or
+// evaluation.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
   if (generation.num_pages > 0) {
@@ -124,7 +125,7 @@ std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   return wrapped(first, columns) + wrapped(text + ", on " + labels.device, columns) + "\n";
 }
 
-// Draws a bar with one of eight heights, or nothing.
+// Draws a value from 0 to 1 as a bar with one of eight heights.
 std::string bar(double height, Characters characters) {
   static constexpr std::array<const char*, 9> kUnicodeBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr std::array<const char*, 9> kAsciiBars{" ", "_", ".", ":", "-", "=", "+", "*", "#"};
@@ -132,7 +133,8 @@ std::string bar(double height, Characters characters) {
   return characters == Characters::kUnicode ? kUnicodeBars[level] : kAsciiBars[level];
 }
 
-// Draws the transient bytes of one segment over its estimated time, relative to the peak.
+// Draws the transient bytes of one segment (forward, backward or optimizer) over its estimated time, as bars relative
+// to the peak.
 std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<double>& heights, Segment segment,
                       size_t cells, Characters characters) {
   double total_ms = 0;
@@ -155,7 +157,7 @@ std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<doub
   return line;
 }
 
-// Returns the lines to the right of the memory table, which show the memory of the train program over time.
+// Returns the lines to the right of the memory table, which show the memory of the training program over time.
 std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
   if (!plan.trains()) return {};
   const std::vector<OpEstimate> ops = estimate_ops(plan, plan.programs.at(kTrainProgram));
@@ -229,7 +231,7 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   size_t widest = 0;
   for (const std::string& line : beside) widest = std::max(widest, display_width(line));
   if (display_width(lines[0]) + 4 + widest > columns) {
-    // On a narrow terminal the lines follow below the table instead of to the right of it.
+    // On a narrow terminal, the lines of memory over time follow below the table instead of to the right of it.
     for (const std::string& line : lines) text += line + "\n";
     for (size_t i = 1; i < beside.size(); ++i) text += "  by time, " + beside[i] + "\n";
     return text;
@@ -270,7 +272,7 @@ std::string describe_arena(const Plan& plan, size_t columns) {
   return wrapped(text, columns);
 }
 
-// Describes the content of host memory by purpose.
+// Describes the memory that the run holds on the host, by purpose.
 std::string describe_host(const Plan& plan, size_t columns) {
   if (plan.host_arena_bytes == 0) return "";
   const PurposeBytes bytes = host_purposes(plan);
@@ -452,7 +454,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
 
 namespace {
 
-// Describes the memory of the largest phase by its three largest purposes and the sum of the others.
+// Describes the memory of the phase that needs the most, by its three largest purposes and the sum of the others.
 std::string describe_purposes(const PhaseMemory& phase) {
   constexpr size_t kShown = 3;
   std::vector<std::pair<int64_t, std::string_view>> purposes;
@@ -472,7 +474,7 @@ std::string describe_purposes(const PhaseMemory& phase) {
 
 constexpr size_t kSummaryColumns = 100;
 
-// Returns a line that is cut to the width of all tables.
+// Returns the line, cut to the width of the printed tables.
 std::string one_line(std::string_view head, const std::string& text) {
   std::string line = fmt::format("{}{}", head, text);
   if (display_width(line) > kSummaryColumns) line = line.substr(0, kSummaryColumns - 2) + "..";

@@ -47,22 +47,22 @@ std::string plan_why(const Plan& plan);
 // One line without a newline; empty without that argument.
 std::string format_stopped_passes(const Plan& plan);
 
-// Returns the name of an element type that users of training frameworks know: "fp32", "bf16".
+// Converts an element type to the name that training frameworks use: "fp32", "bf16".
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
-// Returns "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between ranks by Gloo, measured ..."; with named
-// links, their rates and names.
+// Describes the speed of the links between ranks: "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per
+// exchange between ranks by Gloo, measured ..."; with links that the user named, their rates and names.
 std::string describe_rank_link(const PlanRequest& request);
 
-// Formats what the backward pass recomputes, for people. Pure; thread-safe.
+// The function below formats what the backward pass recomputes, for people. Pure; thread-safe.
 
 // Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
 // operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns` columns, with a
 // newline at the end; empty if only the default is requested.
 std::string recompute_table(const Plan& plan, size_t columns);
 
-// Compares the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
+// The functions below compare the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
 
 // Formats arena, device constant and total as predicted before the run, as allocated, and as measured: the
 // end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a

@@ -37,8 +37,8 @@ size_t display_width(std::string_view text);
 std::string left_aligned(std::string_view text, size_t width);
 std::string right_aligned(std::string_view text, size_t width);
 
-// Formats the progress of a run: a line for a terminal that is overwritten, and a plain line for a log. Pure;
-// thread-safe. The caller adds carriage returns and newlines.
+// The functions below format the progress of a run: a line for a terminal that is overwritten, and a plain line for a
+// log. Pure; thread-safe. The caller adds carriage returns and newlines.
 
 struct ProgressFigures {
   int64_t step = 0;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Width of the column with the names of blocks.
+// Width of the column that contains the names of blocks.
 constexpr size_t kNameWidth = 23;
 constexpr size_t kFigureWidth = 8;
 

@@ -1,9 +1,9 @@
-// Hugging Face's result files and final block, byte for byte as its Trainer writes and prints them. Pure;
+// The result files of Hugging Face's Trainer, and the block of metrics that it prints at the end, byte for byte. Pure;
 // thread-safe.
 //
-// Metrics are doubles. Those that Trainer counts in integers (train_samples, eval_samples, step,
-// num_input_tokens_seen, *_mem_*) are written as integers. JSON cannot represent NaN: a value that is not
-// finite is written as null, while Python's writer would produce invalid JSON.
+// Metrics are doubles. Those that Trainer counts in integers (train_samples, eval_samples, step, num_input_tokens_seen,
+// *_mem_*) are written as integers. JSON cannot represent NaN: a value that is not finite is written as null, while
+// Python's writer would produce invalid JSON.
 #pragma once
 
 #include <functional>
@@ -44,8 +44,8 @@ LogRecord parse_log_line(std::string_view line);
 // h:mm:ss.cc, total_flos in GF, *_mem_* in MB, other floats with at most four decimals.
 std::string metrics_block(std::string_view split, const MetricMap& metrics);
 
-// Converts the plan, and the memory figures of a finished run, to JSON for other programs. Pure; thread-safe.
-// The same plan gives the same text on every machine, because it contains no measured times.
+// The functions below convert the plan, and the memory figures of a finished run, to JSON for other programs. Pure;
+// thread-safe. The same plan gives the same text on every machine, because it contains no measured times.
 
 inline constexpr int kPlanJsonVersion = 1;
 
@@ -63,8 +63,8 @@ std::string plan_json(const Plan& plan, const PlanLabels& labels = {},
 // their components.
 std::string memory_json(const MemoryFigures& figures);
 
-// Describes the files that a run leaves: log.jsonl, plan.json, memory.json, results, trainer_state.json. Pure
-// except for reading the file; thread-safe.
+// The function below describes the files that a run leaves: log.jsonl, plan.json, memory.json, results,
+// trainer_state.json. Pure except for reading the file; thread-safe.
 
 // Returns a description of a file of a run as lines for people, or nothing if it is not a file that a run wrote. A
 // log differs from a data file in JSON Lines: all values of a record are numbers, and each record has a step and an
