@@ -43,7 +43,7 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
-// Returns true if the exit code is an ErrorCode. The exit code of a process that a signal has ended is not one.
+// Returns true if the exit code is an ErrorCode. If a signal has ended a process, its exit code is not one.
 bool is_error_code(int code) {
   return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
 }
@@ -71,7 +71,7 @@ class Bench {
           "bench: --parallel compares how several processes train together, and these arguments start "
           "one; give --nproc_per_node 2 or more, with --use_cpu for CPUs");
     }
-    // Errors in the arguments are reported before the first run.
+    // Reports errors in the arguments before the first run starts.
     chosen_experiments();
     if (words_.peer && !ask_peer()) return static_cast<int>(ErrorCode::kInterrupted);
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
@@ -118,7 +118,7 @@ class Bench {
     if (child.exit_code() != 0) fail_as(child, "");
     const std::string plan = read_file(words_.output_dir + "/device.json");
     const bool on_gpu = plan.find("\"gpu\": null") == std::string::npos;
-    // Without --nproc_per_node the plan has one rank per visible GPU.
+    // Without --nproc_per_node, a run with --parallel has one rank per visible GPU; the plan states the number.
     constexpr std::string_view kRanks = "\"ranks\": ";
     if (const size_t at = plan.find(kRanks); words_.parallel && at != std::string::npos)
       num_ranks_ = std::atoll(plan.c_str() + at + kRanks.size());
@@ -185,7 +185,7 @@ class Bench {
     return true;
   }
 
-  // Runs one calibration run and adds its folder. Returns false after a signal.
+  // Runs one calibration run and adds its output folder to `folders`. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
@@ -245,7 +245,8 @@ class Bench {
     return words_.output_dir + "/rows/" + row.experiment.key;
   }
 
-  // Rows that are not steady after their runs get two more, after which an outlier on either side no longer counts.
+  // If the speeds of a row still differ too much after its three or more runs, the row is run twice more. With five
+  // runs, an outlier on either side no longer counts.
   int most_rounds() const { return words_.repeats < 3 ? words_.repeats : words_.repeats + 2; }
 
   bool needs_run(const ExperimentRow& row, int round) const {
@@ -307,7 +308,8 @@ class Bench {
     return true;
   }
 
-  // Formats "head: line" for the width of the terminal. A long head is cut at its end, then the line.
+  // Formats "head: line" for the width of the terminal. If they are too long, the end of `head` is cut first, then the
+  // end of `line`.
   static std::string in_columns(const std::string& head, const std::string& line) {
     const auto columns = static_cast<size_t>(std::max(terminal_columns(), 20));
     std::string shown = head;
@@ -394,13 +396,13 @@ class Bench {
   ExperimentDevice device_ = ExperimentDevice::kCpu;
   int64_t num_ranks_ = 1;  // number of ranks of each run of --parallel
   std::vector<ExperimentRow> rows_;
-  int failed_rows_ =
-      0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
+  // Number of rows whose run failed. Rows that were refused, or whose loss was not finite, are not counted.
+  int failed_rows_ = 0;
   ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
 };
 
-// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not
-// needed. A row of several ranks starts them, with the same words.
+// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not needed. For a
+// row with several ranks it starts a process per rank with the same arguments.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
@@ -414,7 +416,7 @@ int run_one(const std::vector<std::string>& words) {
   if (num_local) join_repeated_signals();
   if (!is_first_rank(process_environment())) leave_output_to_first_rank();
   Trainer trainer(arguments, Task::kTrain, program_environment());
-  // The bench itself wrote the arguments, so remarks about them are not printed.
+  // `bench` itself chose the arguments, so warnings and notes about them are not printed.
   Remarks none({}, {});
   RunEvents no_events;
   if (!show_and_start(trainer, arguments, Task::kTrain, none, no_events)) return 0;

@@ -29,7 +29,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Three runs are the fewest that have a spread.
+// The spread of the speeds of a row is computed from three runs or more.
 constexpr int kRepeats = 3;
 constexpr int kMostRepeats = 100;
 
@@ -42,7 +42,7 @@ int repeats_of(const std::string& text) {
                                      std::to_string(kMostRepeats) + ", 3 for example");
 }
 
-// Returns the bytes of a text such as "256MiB".
+// Converts a text such as "256MiB" to a number of bytes.
 int64_t size_of(const std::string& text) {
   constexpr std::pair<const char*, int64_t> kUnits[] = {
       {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}};

@@ -1,4 +1,4 @@
-// Processes of this program, for work that must not share memory with other work. Not thread-safe.
+// Starts child processes, for work that must not share memory with this process. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,15 @@ namespace plimsoll::cli {
 
 // The properties of a child process that differ from those of this process.
 struct ChildSetup {
-  // Open descriptors that become the standard streams of the child. The child keeps the stream of this process for -1.
+  // Open descriptors that become standard input, output and error of the child. For -1 the child uses the stream of
+  // this process.
   int input = -1;
   int output = -1;
   int error = -1;
   std::vector<std::string> environment = {};  // NAME=VALUE; if empty, the environment of this process
   const sigset_t* signal_mask = nullptr;      // signals that the child blocks; if null, those of this process
-  // If true, the child is in a process group of its own, which keys of the terminal such as Ctrl-C do not reach, and
-  // may write to the terminal from there.
+  // If true, the child is in a new process group. Keys of the terminal such as Ctrl-C do not reach it there, but it may
+  // write to the terminal.
   bool has_own_group = false;
 };
 
@@ -27,7 +28,7 @@ struct ChildSetup {
 // wait for the child. Errors: kDevice.
 pid_t start_child(const std::vector<std::string>& words, const ChildSetup& setup);
 
-// A child process whose output goes to a file.
+// A child process whose output is written to a file.
 class Child {
  public:
   // Starts the words as start_child() does. The output of the child goes to the file `log`, which is

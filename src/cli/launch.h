@@ -16,9 +16,9 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// How to start the ranks of a failed run again.
+// How to restart the ranks after a run has failed.
 struct Restart {
-  Variables variables;  // set in addition to those of every rank
+  Variables variables;  // environment variables that are set in addition to those of every rank
   std::string origin;   // "resuming from out/checkpoint-10", for the message
 };
 

@@ -76,7 +76,7 @@ bool is_ended_within(double wait_s, const sigset_t& signals) {
   left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
   while (true) {
     if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
-    // EINTR: the process was stopped and continued. The next sample is then taken early, which does no harm.
+    // EINTR means that the process was stopped and continued. The next sample is then taken early, which does no harm.
     if (errno == EAGAIN || errno == EINTR) return false;
   }
 }
@@ -93,8 +93,8 @@ std::string drawn_over(const std::string& table) {
 }
 
 void watch(const Monitor& monitor, const MonitorWords& words) {
-  // The signals are waited for instead of handled, so none can arrive between a check of a flag and the
-  // sleep.
+  // Signals are blocked and waited for instead of handled. A handler could run between the check of a flag and the
+  // sleep, and the signal would then go unnoticed.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

@@ -45,7 +45,8 @@ void keep_output_for_json();
 // Prints the JSON of --json to standard output.
 void print_json(const std::string& json);
 
-// Prints only errors from now on, and no results: another process prints them.
+// From now on prints only errors, no results and no other messages. Called in every rank but the first, which prints
+// them.
 void leave_output_to_first_rank();
 
 // Prints a result to standard output.

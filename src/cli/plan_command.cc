@@ -15,7 +15,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Predicts the table of experiments instead of one run.
+// Plans the experiments of `bench --experiments` and prints the predicted table, instead of planning one run.
 int plan_table(const CommandWords& words, const Arguments& arguments) {
   set_verbosity(arguments);
   const bool is_all = words.value("experiments") == "all";

@@ -1,5 +1,5 @@
-// The events of a run for the program that has started it, as lines of JSON on the file descriptor --event_fd.
-// docs/PYTHON.md describes every event. Not thread-safe.
+// The events of a run, as lines of JSON on the file descriptor --event_fd, for the program that has started the run
+// (the reader). docs/PYTHON.md describes every event. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -28,13 +28,13 @@ class RunEvents {
   // --event_replies without a socket.
   void open(const Arguments& arguments, std::string_view command);
 
-  // The functions below do nothing if the stream is not open.
+  // The functions below have no effect if the stream is not open.
   //
   // Sends the plan of the run, before anything is allocated.
   void send_plan(const PlanReport& plan);
   // Sends warnings or notes, one event each. `kind`: "warning" or "note".
   void send_remarks(std::string_view kind, const std::vector<std::string>& texts);
-  // Sends the final metrics of a part of the run. `split`: "train", "eval" or "predict".
+  // Sends the final metrics of the training, an evaluation or a prediction. `split`: "train", "eval" or "predict".
   void send_results(std::string_view split, const MetricMap& metrics);
   // Sends the names of the labels in the order of their ids.
   void send_labels(const std::vector<std::string>& names);

@@ -11,8 +11,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// A program that nohup or a shell without job control starts keeps ignoring a signal. obey_sent_interrupts() has
-// replaced the action of an ignored SIGINT, so that SIGINT is read here.
+// Returns true if this process ignores the signal because nohup or a shell without job control started it so; such a
+// signal stays ignored. An ignored SIGINT has been replaced by a handler in obey_sent_interrupts(), so SIGINT is read.
 bool is_ignored_signal(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -32,9 +32,9 @@ class Descriptor {
   int number_;
 };
 
-// While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are read from it instead of having their
-// actions, except for those that this process ignores. Signals that were not read are dropped at the end. At most one
-// object exists at a time.
+// While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are returned by next() instead of having their
+// usual effect, except for those that this process ignores. Signals that were not read are dropped at the end. At most
+// one object exists at a time.
 class SignalReader {
  public:
   // Errors: kDevice.

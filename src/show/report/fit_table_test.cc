@@ -109,8 +109,8 @@ TEST(FitTable, WhatIsToBeFilledInIsSaidOnce) {
             "plimsoll train --model_name_or_path MODEL --train_file FILE --bf16");
 }
 
-// The table has twelve rows, and in addition the fastest row with the same effect on training as the run without
-// methods, however slow it is.
+// The table has twelve rows, and in addition slower rows that change training less than all rows before them: here the
+// fastest row that only rounds differently, and the run without methods.
 TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
   FitReport report;
   for (int i = 0; i < 14; ++i) report.rows.push_back(row_of({"sgd"}, 50 - i, MethodEffect::kOtherPath));
