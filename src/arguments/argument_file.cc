@@ -23,13 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The key "$schema" names the schema by which editors complete and check a settings file. It is not a setting.
+// The key "$schema" names the JSON Schema with which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
 constexpr int kMaxDepth = 32;
 constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
 
-// A position in a text. Lines and columns count from 1, columns in code points.
+// A position in a text. Lines and columns count from 1; a column is one code point.
 struct Position {
   size_t line = 1;
   size_t column = 1;
@@ -53,7 +53,7 @@ std::string line_until(std::string_view text, size_t offset) {
   constexpr size_t kShown = 40;
   text = text.substr(0, offset + 1);
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  // In the first line find_last_of() is npos, and npos + 1 is 0.
+  // In the first line find_last_of() returns npos, and npos + 1 is 0.
   text.remove_prefix(text.find_last_of('\n') + 1);
   const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
   size_t begin = std::max(first, text.size() - std::min(kShown, text.size()));
@@ -61,7 +61,7 @@ std::string line_until(std::string_view text, size_t offset) {
   return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
 }
 
-// The text of a file and its name for messages. Messages contain line numbers if the user can look lines up.
+// The text of a settings file and its name for messages. Messages contain line numbers if `lines` permits it.
 class Source {
  public:
   Source(std::string_view name, std::string_view text, SourceLines lines)
@@ -98,10 +98,9 @@ class Source {
   SourceLines lines_;
 };
 
-// Throws the error for text that is not valid JSON. The library's message is "... while parsing value -
-// unexpected '}'; last read: '...'; expected ..." after a number and a position; the text that was last read
-// is taken from the source instead. `num_taken` is the number of bytes that were read, `key` the last
-// setting.
+// Throws the error for text that is not valid JSON. The JSON library's message is a number and a position, then "...
+// while parsing value - unexpected '}'; last read: '...'; expected ...". The part from "last read" is replaced by an
+// excerpt of the text itself. `num_taken` is the number of bytes that were read, `key` the last setting that was read.
 [[noreturn]] void fail_json(const Source& source, size_t num_taken, const std::string& key,
                             const Json::exception& error) {
   const std::string_view text = source.text();
@@ -124,7 +123,7 @@ class Source {
               line_until(text, at));
 }
 
-// Returns a key for a message. A key longer than any name of a setting is shortened.
+// Returns a key for a message. A key that is longer than any name of a setting is shortened.
 std::string_view shown(const std::string& key) {
   size_t end = std::min<size_t>(key.size(), 64);
   while (end < key.size() && is_utf8_continuation(key[end])) --end;

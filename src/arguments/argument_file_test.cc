@@ -43,7 +43,7 @@ std::string yaml_error(const std::string& text) {
   return message.starts_with(folder) ? message.substr(folder.size()) : message;
 }
 
-// Editors find the schema of a file by this key.
+// Editors find the JSON Schema of a settings file by the key "$schema". It must not be refused as an unknown setting.
 TEST(ArgumentFile, TheNameOfASchemaIsNoSetting) {
   const TextFile json("schema.json", R"({"$schema": "https://example.org/plimsoll.json", "seed": 5})");
   EXPECT_EQ(parse({json.path()}).arguments.seed, 5);
@@ -126,7 +126,7 @@ TEST(ArgumentFile, UnknownKeysNameTheFileAndTheNearestName) {
   EXPECT_EQ(json_error(R"({"no_do_train": true})").substr(0, 38), "run.json: no_do_train: unknown setting");
 }
 
-// Returns the message for a file with this text, starting at the name of the file.
+// Returns the error message that a file with this text causes, from the name of the file on.
 std::string file_error(const std::string& name, const std::string& text,
                        const std::vector<std::string>& words = {}) {
   const TextFile file(name, text);

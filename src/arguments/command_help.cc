@@ -51,7 +51,7 @@ struct HelpRow {
   std::string help;
 };
 
-// Returns the rows of the command's help: its own options, and the most common settings if it takes settings of runs.
+// Returns the rows of the command's help: its options and, if it takes settings of a run, the most common settings.
 std::vector<HelpRow> rows_of(const CommandInfo& command) {
   std::vector<HelpRow> rows;
   for (const CommandOption& option : command.options) {
@@ -115,7 +115,7 @@ std::string roff_of_settings(RunCommand command) {
   return out;
 }
 
-// The texts of an exit code for the screen of --help, which has few lines, and for the manual page.
+// The description of an exit code: a brief one for --help, which has few lines, and a complete one for the manual page.
 struct ExitCodeText {
   std::string_view brief;
   std::string_view complete;

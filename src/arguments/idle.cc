@@ -30,7 +30,7 @@ std::string of_few_bits(const Arguments& a) {
   return a.load_in_4bit || a.load_in_8bit ? "" : "without --load_in_8bit or --load_in_4bit";
 }
 
-// Returns the row of the optimizer, or null for a name that does not run.
+// Returns the row of the optimizer in the table, or null for a name that Plimsoll does not support.
 const OptimizerRow* optimizer_of(const Arguments& a) {
   const OptimizerName* name = find_optimizer_name(a.optim);
   return name == nullptr ? nullptr : find_optimizer_row(name->runs);
@@ -68,7 +68,8 @@ std::string of_evaluations(const Arguments& a) {
   return "without --eval_strategy steps or epoch";
 }
 
-// The rules in the order of declaration. An interval of 0 disables the action, so it is not reported.
+// The rules, in the order in which the settings are declared. They do not report an interval of 0, because it disables
+// an action and so has an effect.
 constexpr IdleRule kRules[] = {
     {"max_seq_length",
      [](const Arguments& a) -> std::string {

@@ -158,7 +158,7 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// The names in kTrainingArguments that releases after transformers 5.0 added. The documentation of 5.0 lists the other 110.
+// Names in kTrainingArguments that were added after Transformers 5.0. The documentation of 5.0 lists the other 110.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -202,7 +202,8 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
     if (const auto* real = std::get_if<double Arguments::*>(&setting.member)) {
       arguments.** real = std::numeric_limits<double>::quiet_NaN();
     } else {
-      // 1 is inside the interval of every real setting, and 3 inside that of every integer setting.
+      // The values of this test are permitted for all settings: 1 is within the interval of every real setting, and 3
+      // within that of every integer setting.
       const bool is_real = std::holds_alternative<std::optional<double> Arguments::*>(setting.member);
       set_from_text(arguments, setting, setting.info.unit == "bytes" ? "1B" : is_real ? "1" : "3", "x");
       EXPECT_THROW(set_from_text(arguments, setting, is_real ? "-1e9" : "-2", "x"), Error)
@@ -214,7 +215,7 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
   EXPECT_GT(num_intervals, 30);
 }
 
-// The common arguments of LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23).
+// The arguments of LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23) that users commonly set.
 TEST(ArgumentTable, KnowsTheNamesOfPeftAndBitsandbytes) {
   for (const char* name : {"r",
                            "target_modules",
@@ -261,7 +262,7 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
                                                    : "4");
     if (replaced == "lora_bias") words.back() = "none";
     const ParseResult result = parse_arguments(words);
-    // The names from PEFT are current names, so they cause no warning.
+    // Names of PEFT are not old names, so they must cause no warning.
     EXPECT_EQ(result.warnings.size(), old.kind == NameKind::kOld ? 1u : 0u) << old.name;
   }
 }
@@ -442,8 +443,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 
-// A refused setting accepts only its default, in upper or lower case. If the default is True or False, any word for
-// that value is accepted.
+// A setting that this version does not support must accept its default, in upper or lower case, and refuse all other
+// values. If the default is True or False, any word with that meaning is accepted.
 TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
                                                 {"--peft_type", "lora"},

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The kind of word that may follow an option. kNames: a name from a list that the program knows, such as the presets,
-// or a folder.
+// The kind of value that may follow an option. kNames is a name from a list that the program knows (such as the
+// presets) or a folder.
 enum class ValueKind : uint8_t { kNone, kText, kChoices, kNames, kFile, kFolder };
 
 struct Completed {
@@ -91,7 +91,7 @@ std::string command_names() {
   return names;
 }
 
-// Returns the options whose values are of one kind, as "--a|--b".
+// Returns the options with this kind of value as a pattern of a shell's case statement: "--a|--b".
 std::string pattern(const std::vector<Completed>& rows, ValueKind kind) {
   std::string names;
   for (const Completed& row : rows) {
@@ -160,7 +160,7 @@ complete -F _plimsoll plimsoll
 )";
 }
 
-// Escapes a text between single quotes of a shell, without the characters that zsh's _arguments interprets.
+// Escapes a text for use between single quotes in zsh, including the characters that zsh's _arguments interprets.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (const char c : text) {
