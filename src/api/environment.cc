@@ -17,14 +17,14 @@
 namespace plimsoll {
 namespace {
 
-// The variables that the functions of include/plimsoll use.
+// The environment variables that the functions declared in include/plimsoll use.
 constexpr const char* kVariables[] = {
     "HF_HOME",
     "HF_HUB_CACHE",
     "HUGGINGFACE_HUB_CACHE",
     "XDG_CACHE_HOME",
     "HOME",
-    // the hub
+    // downloads from the hub
     "HF_ENDPOINT",
     "HF_TOKEN",
     "HUGGING_FACE_HUB_TOKEN",
@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // torchrun's variables, of which other launchers use those with the address of the store of the ranks
+    // torchrun; with other launchers, the variables with the address of the ranks' store are used too
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -71,14 +71,16 @@ constexpr const char* kVariables[] = {
     "SLURM_NODELIST",
 };
 
-// Beginnings of the names of other variables that change what the program or a library under it does, for a report.
+// A report lists all variables that change what the program or a library does. These are the prefixes of the names of
+// those that the program itself does not read.
 constexpr std::string_view kReportedPrefixes[] = {
     "PLIMSOLL_", "HF_",     "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "CUDA_",
     "NVIDIA_",   "CUBLAS",  "NCCL_",        "OMP_",          "GOMP_",         "ONEDNN_",
     "DNNL_",     "MALLOC_", "GLIBC_",       "CURL_",         "SSL_",
 };
 
-// Further names. libcurl reads the variables of proxies; some of them exist in both cases.
+// Further variables that a report lists. libcurl reads the variables of proxies, some of them in upper and in lower
+// case.
 constexpr std::string_view kReportedNames[] = {
     "LD_LIBRARY_PATH", "LD_PRELOAD", "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
     "ALL_PROXY",       "no_proxy",   "NO_PROXY",   "TMPDIR",      "TERM",        "NO_COLOR",
@@ -119,7 +121,8 @@ Environment process_environment() {
   for (const char* name : kVariables) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
-  // Services and containers are started without HOME; Python's tools use the password database too.
+  // The home directory comes from the password database if HOME is not set, as in services and containers. Python's
+  // tools do the same.
   if (!environment.contains("HOME")) {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
@@ -131,7 +134,8 @@ std::string shown_value(std::string_view name, std::string_view value) {
   if (is_secret(name)) return "(set)";
   constexpr std::string_view kScheme = "://";
   if (name.ends_with("_proxy") || name.ends_with("_PROXY")) {
-    // User and password of a proxy precede the last '@'. The scheme may be missing.
+    // In the address of a proxy, the user and the password precede the last '@'. The address may have no scheme such as
+    // http://.
     const size_t at = value.rfind('@');
     if (at == std::string_view::npos) return std::string(value);
     const size_t scheme = value.find(kScheme);

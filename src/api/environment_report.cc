@@ -213,7 +213,7 @@ std::string environment_json(const EnvironmentFacts& facts) {
       {"loader_folders", facts.loader_folders},
       {"variables", facts.variables},
       {"caches", std::move(caches)}};
-  // Variables and paths may contain bytes that are no UTF-8.
+  // Variables and paths may contain bytes that are not valid UTF-8. They are replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

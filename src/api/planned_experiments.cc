@@ -1,4 +1,4 @@
-// Plans the rows of the table of experiments, next to what the source documents measured.
+// Plans the rows of the table of experiments, and compares them with the figures that Hugging Face's page states.
 #include <algorithm>
 #include <array>
 
@@ -31,7 +31,7 @@ bool sets_loader(const Experiment& experiment) {
                              [](const std::string& method) { return method.starts_with("DataLoader"); });
 }
 
-// Returns true if the run has the model and the length of the page.
+// Returns true if the run trains the model of Hugging Face's page on sequences of the same length.
 bool trains_as_the_page(const Experiment& vanilla) {
   const Arguments arguments = parse_arguments(vanilla.words).arguments;
   return arguments.config_name == kDocumentModel && arguments.model_name_or_path.empty() &&
@@ -44,7 +44,7 @@ bool trains_as_the_page(const Experiment& vanilla) {
 ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRows rows,
                                 const Environment& environment) {
   ExperimentPlan plan;
-  // Errors in these arguments concern all rows, so they are thrown and not reported per row.
+  // An error in these arguments concerns all rows. It is therefore thrown and not stored in every row.
   ParseResult own = parse_arguments(more);
   plan.warnings = std::move(own.warnings);
   plan.notes = std::move(own.notes);
