@@ -90,17 +90,17 @@ WITHOUT_PEER = {
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
     "fp8": ("False",),
-    # This script runs one process and a classifier.
+    # Trainer runs in one process here, and the model is a classifier.
     "nproc_per_node": ("1",),
     "nnodes": ("1",),
     "tp_size": ("1",),
     "pp_size": ("1",),
     "problem_type": ("auto", "single_label_classification"),
-    "load_in_4bit": ("False",),  # needs a folder of weights, which a row does not have
+    "load_in_4bit": ("False",),  # needs a folder with weights, but the rows use random weights
     "load_in_8bit": ("False",),
     "modules_to_save": (),
 }
-# Optimizers of bitsandbytes that have no name in Trainer.
+# Optimizers of bitsandbytes that Trainer cannot create by a name.
 OWN_OPTIMIZERS = {"adagrad_8bit": "Adagrad8bit", "adagrad_bnb_8bit": "Adagrad8bit", "sgd_8bit": "SGD8bit",
                   "sgd_bnb_8bit": "SGD8bit"}
 

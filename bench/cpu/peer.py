@@ -37,7 +37,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 def stack(rows):
-    """The batch of a language model: rows of one length, whose labels are their ids."""
+    """Makes a batch of a language model from rows of equal length. The labels are the ids."""
     ids = torch.stack([r["input_ids"] for r in rows])
     return dict(input_ids=ids, labels=ids.clone())
 

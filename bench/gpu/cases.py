@@ -18,7 +18,8 @@ def case(precision, batch, ours_steps, peer_steps, model=LARGE, length=512, accu
                 ours_steps=ours_steps, peer_steps=peer_steps)
 
 
-# The numbers of steps make the measured part last at least a second on an H200. Length None means short texts.
+# The numbers of steps are chosen so that the measured part lasts at least a second on an H200. If the length is None,
+# the case uses short texts of different lengths.
 CASES = {
     "large_bf16": case("bf16", 32, 60, 30),
     "large_tf32": case("tf32", 32, 36, 21),

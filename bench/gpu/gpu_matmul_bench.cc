@@ -36,7 +36,7 @@ PlanRequest request_of(const std::string& precision, int64_t tokens, const CudaD
 void measure(const std::string& precision, int64_t tokens, CudaDevice& device, const CudaArena& arena) {
   const Plan plan = build_plan(request_of(precision, tokens, device.info()));
   const auto measurer = make_cuda_measurer(device, arena.data(), arena.bytes());
-  // Measures only the largest bucket.
+  // Measures each product only for the largest batch of the plan.
   const double start = measurer->seconds();
   const TuningTable table = tune_products(plan, *measurer, {.seconds = 0.0, .largest_seconds = 60.0});
   const double seconds = measurer->seconds() - start;

@@ -34,7 +34,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kTokens = 16384;
-constexpr int64_t kManyTokens = 65536;  // tensors of 128 MiB and more, much larger than any cache
+// gives tensors of 128 MiB and more, which are much larger than any cache
+constexpr int64_t kManyTokens = 65536;
 
 // Returns ids with a distribution like that of text: a few words are frequent, most are rare.
 std::vector<int64_t> token_ids(int64_t num_tokens, int64_t num_words) {
@@ -192,7 +193,7 @@ void measure_embeddings(Bench& bench, DType dtype, int64_t C, int64_t T) {
     sort.ids[k] = ids[k];
     sort.sorted[k] = integers(DType::kI32, std::vector<int64_t>(static_cast<size_t>(2 * T)));
   }
-  // Reads the ids once and writes the pairs once.
+  // The bandwidth counts each id as read once and each sorted pair as written once.
   bench.measure(fmt::format("sort_ids of three lists, {} tokens", T), 3 * T * 12, [&] {
     sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
     sort_ids_cuda(sort, nullptr, nullptr);

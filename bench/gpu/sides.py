@@ -30,7 +30,7 @@ def steady(log, samples_per_step, steps):
 
 
 def arrivals(lines):
-    """Returns the times at which the progress lines of the logged steps arrived."""
+    """Returns for each logged step the time at which this script received its progress line."""
     found = ((re.match(r"step +(\d+)/", text), seconds) for seconds, text in lines)
     return {int(match.group(1)): seconds for match, seconds in found if match}
 
@@ -40,7 +40,7 @@ class Ours:
         self.program, self.tokenizer, self.device, self.gauge = program, tokenizer, device, gauge
 
     def words(self, one, folder, rows=None):
-        """Returns the command of a case; its input and output are stored in `folder`."""
+        """Returns the command line that runs a case. Its input and output files are in `folder`."""
         model = os.path.join(folder, "tiny") if one["model"] == "tiny" else one["model"]
         words = [self.program, "eval" if one["kind"] == "eval" else "train", "--config_name", model, "--device", self.device,
                  "--output_dir", os.path.join(folder, "out"), *PRECISION_WORDS[one["precision"]]]

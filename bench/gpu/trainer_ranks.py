@@ -24,7 +24,7 @@ import devices  # noqa: E402
 
 
 def model_of(name):
-    """Returns the model with random weights, its class of layers, and the number of its words."""
+    """Returns the model with random weights, the name of the class of its layers, and the size of its vocabulary."""
     if name == "gpt2":
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), "GPT2Block", 50257
     if name == "TinyLlama-1.1B-Chat-v1.0":

@@ -11,8 +11,8 @@ struct BenchRowWords {
   std::vector<std::string> rows = {};  // parts of names of rows; empty for all rows
 };
 
-// Reads the words after the name of the program. Errors: kUsage for an unknown option, for a number of repetitions that is none, and for
-// a word that no row of the kernel catalog contains.
+// Reads the words after the name of the program. Errors: kUsage for an unknown option, for an invalid number of
+// repetitions, and for a word that no row of the kernel catalog contains.
 BenchRowWords read_bench_row_words(const std::vector<std::string>& words);
 
 }  // namespace plimsoll

@@ -63,7 +63,8 @@ class TrainerRuns:
             device = devices.trainer_device(trainer)
             if wrong := devices.wrong_device(self.device, device):
                 sys.exit("Trainer " + wrong)
-            # The products of weights in 16 bits are not those of fp32 matrices, which trainer_precision() measures.
+            # trainer_precision() measures products of fp32 matrices. If the weights have 16 bits, the products have the
+            # type of the weights.
             products = devices.trainer_precision(trainer) if dtype == "float32" else dtype
             print(f"Trainer, seed {seed}: {device}, products in {products}", file=sys.stderr, flush=True)
             trainer.train()
@@ -72,7 +73,7 @@ class TrainerRuns:
 
 
 def plimsoll_run(program, model, train, device, seed, arguments, validation=None):
-    """Returns the same for Plimsoll. `arguments`: a dictionary as for Trainer; the value None means a switch without a value."""
+    """Runs Plimsoll and returns the same as for Trainer. An argument whose value in the dictionary is None is given without a value."""
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "train", "--model_name_or_path", model, "--train_file", train, "--max_seq_length", str(MAX_LENGTH),
                    "--save_strategy", "no", "--seed", str(seed), "--device", devices.visible_name(device), "--output_dir", folder]
