@@ -14,10 +14,10 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 find_package(Gloo REQUIRED)
-# Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
-# it.
+# For cairo only the headers are needed. The library is opened when a picture is written as PNG, so other runs need not
+# load it.
 pkg_check_modules(CAIRO cairo)
-# Downloads: again only the headers are needed, and the libraries are opened when something is downloaded.
+# For downloads too, only headers are needed. The libraries are opened when something is downloaded.
 pkg_check_modules(CURL REQUIRED libcurl)
 pkg_check_modules(LIBCRYPTO REQUIRED libcrypto>=3)
 # Optional: without them, Parquet and Arrow files are refused with the way to convert them. PLIMSOLL_ARROW_ROOT names a folder with
@@ -45,7 +45,8 @@ endif()
 target_compile_definitions(plimsoll_arrow INTERFACE PLIMSOLL_HAS_ARROW=${PLIMSOLL_HAS_ARROW})
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
-# The version determines the memory that the library holds outside the arena, which the plan includes.
+# The plan includes the memory that the oneDNN library holds outside the arena. It depends on the version of the
+# library.
 file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h PLIMSOLL_ONEDNN_MAJOR REGEX "define DNNL_VERSION_MAJOR")
 string(REGEX REPLACE ".*DNNL_VERSION_MAJOR +" "" PLIMSOLL_ONEDNN_MAJOR "${PLIMSOLL_ONEDNN_MAJOR}")
 add_library(plimsoll_dnnl INTERFACE)

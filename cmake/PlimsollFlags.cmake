@@ -22,10 +22,11 @@ if(PLIMSOLL_TSAN)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=thread)
 endif()
 if((PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # The sanitizers' checks hide initializations from GCC, for example in std::variant, as its manual states.
+  # The checks of the sanitizers prevent GCC from seeing some initializations, for example in std::variant, as its
+  # manual states. Its warnings about them are therefore disabled.
   target_compile_options(plimsoll_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 if(PLIMSOLL_BUILD_FUZZ)
-  # Every library counts its branches, so that the fuzzer detects inputs that reach new ones.
+  # Libraries are compiled with counters for their branches, so that the fuzzer detects inputs that reach new ones.
   target_compile_options(plimsoll_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -30,7 +30,8 @@ endfunction()
 # Every test includes GoogleTest's header, which takes a second to parse. It is precompiled once, for all tests.
 function(plimsoll_precompile_gtest target)
   if(NOT TARGET plimsoll_gtest_header)
-    # A program, since it must be compiled with the options of a program (-fPIE).
+    # The precompiled header belongs to a program and not to a library, because it must be compiled with the options of
+    # programs (-fPIE).
     file(WRITE ${PROJECT_BINARY_DIR}/gtest_header.cc "// Owns the precompiled header of the tests.\nint main() {}\n")
     add_executable(plimsoll_gtest_header EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/gtest_header.cc)
     target_compile_options(plimsoll_gtest_header PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -40,11 +41,13 @@ function(plimsoll_precompile_gtest target)
     endif()
     target_precompile_headers(plimsoll_gtest_header PRIVATE <gtest/gtest.h>)
   endif()
-  # A precompiled header is only valid for the same options, so every test has OpenMP's, whether its libraries need them or not.
+  # A precompiled header is only valid with the same compiler options. Every test therefore gets the options of OpenMP,
+  # even if its libraries do not need them.
   if(TARGET OpenMP::OpenMP_CXX)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   endif()
-  # GCC 12 warns of std::string's own code (its bugs 105329 and 105651), which it only suppresses in headers that are not precompiled.
+  # GCC 12 warns about the code of std::string (its bugs 105329 and 105651). It suppresses these warnings only in
+  # headers that are not precompiled.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
   endif()
@@ -73,7 +76,8 @@ function(plimsoll_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   plimsoll_compile_as_one(${name} ${ARG_APART})
-  # Compiled in two thirds of the time; what is tested is in libraries, and they are as they are shipped.
+  # Test sources are compiled with -O1, which takes two thirds of the time. The code under test is in libraries, which
+  # have the options of a release.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
@@ -88,15 +92,15 @@ function(plimsoll_test name)
   if(ARG_COST)
     set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
   endif()
-  # What is tested is the CPU, on a machine with a GPU too; tests of the GPU have the label gpu and run alone on it.
+  # Tests without the label gpu test the CPU, also on a machine with a GPU. Tests with the label gpu run one at a time.
   if("gpu" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   else()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
-  # A test that downloads something does so from its own server.
+  # Tests must not access the hub. A test of downloads uses its own server.
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1")
-  # The programs that a test starts inherit it.
+  # The variable is also set for programs that a test starts.
   if(PLIMSOLL_SANITIZE)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")
@@ -130,7 +134,7 @@ function(plimsoll_fuzz name)
   endif()
 endfunction()
 
-# A test file that exists but is not built fails the configuration.
+# If a file *_test.cc belongs to no test, the configuration fails.
 function(plimsoll_check_every_test_is_built)
   get_property(built GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES)
   file(GLOB_RECURSE found ${PROJECT_SOURCE_DIR}/src/*_test.cc ${PROJECT_SOURCE_DIR}/tests/*_test.cc)

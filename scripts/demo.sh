@@ -20,8 +20,8 @@ max_class=1000
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 has_bf16() { cpu_has 'avx512_bf16|amx_bf16'; }
-# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 14
-# tokens, and is read twice. All classes together have 25133 rows.
+# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 14 tokens,
+# and is trained on twice. All classes together have 25133 rows.
 default_rows() {
   if has_bf16; then echo 0; elif cpu_has avx512f; then echo 20000; else echo 15000; fi
 }
@@ -103,7 +103,8 @@ fi
 precision=
 if has_bf16; then precision=--bf16; fi
 
-# Evaluation and saving happen three times, on a part of the validation rows, because the test rows decide.
+# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because only the
+# test rows decide.
 num_rows=$(($(wc -l <"$data/train.tsv") - 1))
 every=$(awk -v rows="$num_rows" -v epochs="$epochs" -v batch="$batch" 'BEGIN { n = int(rows * epochs / batch / 3 + 1); print n }')
 
@@ -126,7 +127,8 @@ show_command "$plimsoll" plan "$@"
 headline "4 of 6: training"
 show_command "$plimsoll" train "$@"
 status=0
-# The shell's `times` gives the CPU time of the programs that it has run, which other work on the machine does not change.
+# The shell's `times` gives the CPU time of the programs that it has run. Unlike the elapsed time, it does not depend on
+# other work on the machine.
 times >"$data/.times_before"
 start=$(date +%s)
 "$plimsoll" train "$@" || status=$?

@@ -36,6 +36,6 @@ rm -f "$log"
 labels='^gpu$'
 [ "$(wc -l <<<"$card")" -lt 2 ] || labels='^gpus?$'
 ctest --test-dir build -L "$labels" --output-on-failure --no-tests=error "$@" || failed=1
-# The log contains the output of all tests, including those that passed.
+# The log contains the output of all tests, including those that passed. Its lines with measurements are printed.
 grep -s '^figure: ' "$log"
 exit $failed

@@ -14,7 +14,8 @@ set -uo pipefail
 jobs=${JOBS:-$(nproc)}
 [ $# -gt 0 ] || set -- bench long asan tsan fuzz
 
-# `make test` compiles no benchmark, so that this stage finds those that a changed interface broke.
+# `make test` compiles no benchmarks. This stage therefore finds benchmarks that no longer compile after an interface
+# has changed.
 run_bench() {
   scripts/setup.sh build bench && scripts/build.sh bench && build-bench/bench/kernels/kernel_rows_bench --repetitions 1
 }
@@ -32,7 +33,8 @@ run_asan() {
 }
 
 run_tsan() {
-  # Built without OpenMP, the tests cannot tell oneDNN the permitted number of threads per product.
+  # This build has no OpenMP, through which the tests would limit the number of threads of oneDNN's products, so the
+  # variable sets the limit.
   scripts/setup.sh build && scripts/build.sh tsan && OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} \
     ctest --test-dir build-tsan -LE '^(long|slow_sanitized)$' --output-on-failure --no-tests=error -j "$jobs"
 }
@@ -45,14 +47,15 @@ setup_fuzz() {
   scripts/setup.sh "package:libclang-rt-$major-dev"
 }
 
-# Sets cpu_s to the CPU seconds of the programs that this shell started, through FILE: in a shell started for
-# a pipe or $() they would not count.
+# Sets cpu_s to the CPU seconds of the programs that this shell started. `times` writes to FILE, because in a pipe or
+# $() it would run in another shell, which has not started them.
 read_cpu_seconds() {
   times >"$1"
   cpu_s=$(awk -F'[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$1")
 }
 
-# Repeats until the time is reached: on a busy machine an hour is not an hour of CPU time.
+# Runs the fuzzer again until it has used the CPU time, because on a busy machine a process gets less CPU time than the
+# time that passes.
 run_one_fuzzer() {
   local program=$1 seconds=$2 name dictionary=() inputs=0 cpu_s=0
   name=$(basename "$program")
@@ -75,7 +78,7 @@ export -f read_cpu_seconds run_one_fuzzer
 
 run_fuzz() {
   setup_fuzz || return 2
-  # The targets are built by name: this builds their libraries, but no benchmarks and examples.
+  # The targets are named individually, so that their libraries are built, but no benchmarks and examples.
   [ -f build-fuzz/build.ninja ] || scripts/build.sh fuzz help >/dev/null || return 2
   local targets
   mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | grep -v '^cmake_' | sort -u)

@@ -24,7 +24,8 @@ import urllib.parse
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The libraries that every Linux with glibc has. The wheel's tag states their versions.
+# Libraries that are not bundled, because every Linux with glibc has them. The tag of the wheel states the versions that
+# it needs.
 SYSTEM = {"ld-linux-x86-64", "libc", "libm", "libdl", "librt", "libpthread", "libgcc_s", "libstdc++", "libz", "linux-vdso"}
 COMMON = pathlib.Path("/usr/share/common-licenses")
 # The licence of the CUDA runtime below the folder of a toolkit, as its installer and NVIDIA's wheels store it.
@@ -72,8 +73,9 @@ def listed():
 
 
 def package_of(path):
-    """Returns name, version, source and version of the source of the package that installed a file."""
-    # dpkg knows a file under the name in its package; /lib is a link to /usr/lib.
+    """Returns the name, version, source package and version of the source package of the Debian package that installed a file."""
+    # dpkg knows a file only by the path in its package, which may begin with /usr or not, because /lib is a link to
+    # /usr/lib.
     names = {path, path.resolve()}
     names |= {pathlib.Path("/usr") / name.relative_to("/") for name in names if not name.is_relative_to("/usr")}
     names |= {pathlib.Path("/") / name.relative_to("/usr") for name in names if name.is_relative_to("/usr")}

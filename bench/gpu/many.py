@@ -12,9 +12,9 @@ the GPUs. For each --mesh there is one more run on --gpus GPUs with these argume
 DistributedDataParallel or FSDP (trainer_ranks.py, through torchrun). The models have random weights and the rows random ids; nothing is
 saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured. Memory is the
 peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with their
-ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the independent runs), the rate
-that the plan states, the planned memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of a
-model that knows nothing, within 25 %, otherwise the run does not count. It needs pynvml, and for --peer torch and transformers (5).
+ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the independent runs), the
+rate that the plan states, the planned memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of
+a model that knows nothing, within 25 %, otherwise the run does not count. It needs pynvml, and for --peer torch and transformers (5).
 """
 import argparse
 import json

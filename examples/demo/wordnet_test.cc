@@ -68,7 +68,7 @@ TEST(WordNet, SplitsByTheWordAloneIntoEightyTenTen) {
   int members[3] = {};
   constexpr int kNames = 20000;
   for (int i = 0; i < kNames; ++i) ++members[static_cast<int>(split_of("word " + std::to_string(i)))];
-  // The tolerance is five standard deviations of a binomial count.
+  // The tolerance is five standard deviations of a binomially distributed count.
   EXPECT_NEAR(members[0], 0.8 * kNames, 5 * 57);
   EXPECT_NEAR(members[1], 0.1 * kNames, 5 * 43);
   EXPECT_NEAR(members[2], 0.1 * kNames, 5 * 43);
@@ -103,12 +103,12 @@ TEST(WordNet, TheFirstRowsAreAFairSample) {
   const Dataset dataset =
       make_dataset(definitions, {.min_class = 10, .max_class = 500, .max_train_rows = 200});
   ASSERT_EQ(dataset.train.size(), 200u);
-  // The tolerance is five standard deviations of a binomial count.
+  // The tolerance is five standard deviations of a binomially distributed count.
   const auto num_fit = std::ranges::count(dataset.train, "noun.fit", &LabelledText::label);
   EXPECT_NEAR(static_cast<double>(num_fit), 100, 5 * 7);
 }
 
-// A definition that two words share must not be in the training rows and in the test rows.
+// If two words have the same definition, it must not occur both in the training rows and in the test rows.
 TEST(WordNet, KeepsADefinitionOnce) {
   std::vector<Definition> definitions = with_label("noun.animal", 50);
   for (int i = 0; i < 50; ++i)

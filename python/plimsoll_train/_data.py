@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if hasattr(value, "item"):
         return _plain(value.item())
-    if type(value).__name__ == "NAType" or value != value:  # A missing value of pandas.
+    if type(value).__name__ == "NAType" or value != value:  # a missing value of pandas, or NaN
         return None
     if hasattr(value, "isoformat"):
         return value.isoformat()
@@ -140,7 +140,7 @@ def class_names(data: Any, column: str) -> Optional[List[str]]:
 
 
 class WrittenData:
-    """A data set as a file. `labels`: the labels of its rows as they were given, or None for a row without one."""
+    """A data set that was written to a file. `labels` are the labels of the rows as they were given, with None for a row without one."""
 
     def __init__(self, path: str, label_column: Optional[str], labels: Optional[List[Any]], num_rows: int) -> None:
         self.path = path
@@ -160,7 +160,7 @@ def _label_column(row: Row, wanted: str) -> Optional[str]:
 
 
 def _named(label: Any, names: Sequence[str], place: str) -> Any:
-    """Returns the name of a class by its id. -1 is no class."""
+    """Converts the id of a class to its name. The id -1 means that there is no class, and gives None."""
     if isinstance(label, list):
         return [_named(item, names, place) for item in label]
     if isinstance(label, bool) or not isinstance(label, int):

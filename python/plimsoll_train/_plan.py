@@ -19,7 +19,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 
 
 def bytes_of(size: Union[int, str]) -> int:
-    """Returns a number of bytes, of a number or of a text such as 16GiB."""
+    """Converts a size, which is a number or a text such as 16GiB, to a number of bytes."""
     if isinstance(size, int):
         return size
     text = size.strip().lower()
@@ -190,7 +190,7 @@ class FitResult:
 
 
 def remarks_of(text: str, kind: str) -> Tuple[str, ...]:
-    """Returns the warnings or notes in the messages of the program."""
+    """Returns the messages of one kind ("warning" or "note") in the output of the program."""
     return tuple(line[len(kind) + 2:] for line in text.splitlines() if line.startswith(kind + ": "))
 
 
