@@ -37,7 +37,7 @@ struct Arguments {
   bool operator==(const Arguments&) const = default;
 };
 
-// The groups of settings, in the order in which they are printed.
+// The groups into which the printed settings are divided, in the order in which they are printed.
 enum class ArgumentGroup {
   kModel,
   kData,
@@ -58,22 +58,22 @@ enum class ArgumentGroup {
 // The source of a setting's name: TrainingArguments, an example script (run_glue or run_clm), PEFT or
 // bitsandbytes (LoraConfig, BitsAndBytesConfig), or Plimsoll itself.
 enum class ArgumentOrigin { kTrainer, kScript, kPeft, kPlimsoll };
-// How Plimsoll treats a setting that differs from its default.
+// How Plimsoll treats a setting that the user changes from its default.
 enum class ArgumentStatus { kImplemented, kNoEffect, kRefused };
 
 // One row of the table of settings. The string views refer to static storage.
 struct ArgumentInfo {
   std::string_view name;
-  std::string_view type;     // flag, integer, number, text, list or key=value
-  std::string default_text;  // empty if the default is "not set"
+  std::string_view type;     // type of the value: flag, integer, number, text, list or key=value
+  std::string default_text;  // default value as text; empty if the setting is not set by default
   // the unit and special treatment of the value, such as "bytes" or "secret"; arguments.inc lists them
   std::string_view unit;
-  std::string_view range;  // an interval, a list of choices, or empty
+  std::string_view range;  // permitted values: an interval, a list of choices, or empty
   ArgumentGroup group;
   ArgumentOrigin origin;
   ArgumentStatus status;
-  std::string_view help;  // one sentence
-  std::string_view note;  // the reason if the setting has no effect or is refused
+  std::string_view help;  // description for --help in one sentence
+  std::string_view note;  // the reason why the setting has no effect or is refused; otherwise empty
 };
 
 struct ParseOptions {
@@ -83,17 +83,18 @@ struct ParseOptions {
 };
 
 struct ParseResult {
-  Arguments arguments;  // resolved by resolve_arguments, except if `help` is true
+  Arguments arguments;  // the parsed settings, checked by resolve_arguments() unless `help` is true
   // One warning for each setting that was given twice, and for each name of an older Transformers version that was
   // translated or ignored.
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;        // settings that have no effect in this combination, with the reason
-  std::set<std::string> explicitly_set;  // names given in a file or on the command line
-  // names in explicitly_set that no file contains, only the command line
+  // one note per setting that has no effect in this combination, with the reason
+  std::vector<std::string> notes;
+  std::set<std::string> explicitly_set;  // names of the settings that a file or the command line contains
+  // Names in explicitly_set that come only from the command line and not from a file.
   std::set<std::string> on_command_line;
-  std::vector<std::string> positionals;  // filled only if allow_positionals is set
-  bool help = false;                     // --help or -h was found; the settings were not checked
-  std::string help_topic;  // the word after --help (a group, "all" or the name of a setting), or empty
+  std::vector<std::string> positionals;  // filled only if ParseOptions::allow_positionals is true
+  bool help = false;                     // true if --help or -h was given; the settings were then not checked
+  std::string help_topic;  // the word after --help: a group, "all", the name of a setting, or empty
 };
 
 // Parses a command line that does not contain the names of the program and the subcommand.
@@ -123,7 +124,7 @@ std::string_view to_string(ArgumentStatus status);
 // Returns the text for --help, with lines of at most 80 columns. `topic` is empty (all implemented
 // settings), the name of a group, "all", or the name of one setting. Errors: kUsage for any other topic.
 std::string arguments_help(std::string_view topic = "");
-// Returns the content of docs/ARGUMENTS.md.
+// Returns the page docs/ARGUMENTS.md, which is generated from the table of settings.
 std::string arguments_markdown();
 
 // Returns ", did you mean 'x'?" for the candidate nearest to `word`, or an empty string if no candidate is near.

@@ -24,8 +24,8 @@ enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
 struct CommandOption {
   std::string_view name;
   OptionForm form;
-  std::string_view value;  // the placeholder for its value in --help, such as FILE
-  std::string_view range;  // choices "a|b|c", or empty
+  std::string_view value;  // placeholder for the value of the option in --help, such as FILE
+  std::string_view range;  // permitted values "a|b|c", or empty
   std::string_view help;
 };
 
@@ -43,10 +43,11 @@ struct CommandInfo {
   // The usage lines of --help, without the command's name. A command that can be called in several ways has one line
   // for each.
   std::vector<std::string_view> usage;
-  std::string_view help;               // description in one line, for the list of commands
-  std::string_view text;               // further description for --help, one or two sentences; may be empty
-  std::vector<CommandOption> options;  // the options of the command itself, without the settings of a run
-  std::vector<CommonSetting> common;   // the settings that --help of the command shows, at most ten
+  std::string_view help;  // description in one line, which the list of commands shows
+  std::string_view text;  // further description for --help, one or two sentences; may be empty
+  // the options that only this command has, without the settings of a run
+  std::vector<CommandOption> options;
+  std::vector<CommonSetting> common;  // the common settings that --help of the command shows, at most ten
   std::vector<std::string_view> example;
 
   // Returns the option with this name, or null.
@@ -64,7 +65,7 @@ struct CommandWords {
   // the values by option; a flag has one empty text
   std::map<std::string, std::vector<std::string>, std::less<>> values;
   std::vector<std::string> positionals;
-  std::vector<std::string> rest;  // words for the settings of the command, in order
+  std::vector<std::string> rest;  // words that are settings of a run, in order
   bool help = false;
   std::string help_topic;
 
@@ -79,7 +80,7 @@ struct CommandWords {
 // value, and a value that is not one of the choices.
 CommandWords read_command_words(const CommandInfo& command, std::span<const std::string> words);
 
-// Returns the list of commands: --help of the program. At most 80 columns and 23 lines.
+// Returns --help of the program, which lists the commands, in at most 80 columns and 23 lines.
 std::string program_help();
 // Returns --help of a command: usage, its options or its ten most common settings, an example and the groups of settings, in
 // at most 80 columns and 23 lines. `topic` may be "all", a group or a setting, for commands with settings. Errors: kUsage for

@@ -43,7 +43,7 @@ struct DataRow {
   // in which the caller has hidden tokens: `classes` then contains the original id of each hidden token and kNoLabel for every
   // other token. If it is empty, Plimsoll hides tokens as in training on files.
   std::vector<int32_t> classes = {};
-  // Finite numbers: the targets of a regression, or for a multi-label task a 0 or 1 for each label.
+  // Finite numbers. For a regression they are the targets; for a multi-label task they are 0 or 1 for each label.
   std::vector<float> values = {};
 };
 
@@ -54,11 +54,11 @@ class DataRows {
  public:
   virtual ~DataRows() = default;
   virtual int64_t num_rows() const = 0;
-  // Requires: 0 <= index < num_rows().
+  // Returns a row of the data set. Requires: 0 <= index < num_rows().
   virtual DataRow row(int64_t index) const = 0;
 };
 
-// Returns a data set with these rows.
+// Returns a data set that contains these rows.
 std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
 
 // The data sets of a Trainer that reads no data files. The setting problem_type determines the task. If it is not
@@ -82,11 +82,11 @@ struct MemoryData {
 // The outputs and labels of one batch of an evaluation, with R rows and K labels. For token classification, a row is
 // one token.
 struct MetricBatch {
-  int64_t num_labels = 0;         // K, the number of classes, or of values per row
-  std::span<const float> logits;  // [R, K]
-  // [R], with kNoLabel for a row without a class; empty if labels are numbers.
+  int64_t num_labels = 0;         // K, the number of classes, or of numbers per row for a regression
+  std::span<const float> logits;  // logits, [R, K]
+  // Class of each row, [R], with kNoLabel for a row without a class; empty if labels are numbers.
   std::span<const int32_t> classes;
-  std::span<const float> values;  // [R, K]; empty if labels are classes
+  std::span<const float> values;  // numbers that are the labels, [R, K]; empty if labels are classes
   // [number of sequences + 1]: for each sequence the index of its first token, and at the end the number of tokens.
   std::span<const int32_t> sequence_starts;
 };
@@ -98,7 +98,7 @@ struct MetricBatch {
 class Metric {
  public:
   virtual ~Metric() = default;
-  // Letters, digits and '_'; not the name of another metric of the run.
+  // The name may contain letters, digits and '_', and must differ from those of the other metrics of the run.
   virtual std::string name() const = 0;
   virtual void reset() = 0;
   // Adds the rows of a batch. The spans are valid only during the call.
@@ -126,9 +126,9 @@ struct TestTexts {
 
 // The parts of a run that a program provides in addition to the arguments.
 struct TrainerParts {
-  // If it is set, the Trainer reads no data file, and the arguments may name none.
+  // If `data` is set, the Trainer reads no data file, and the arguments may name none.
   std::optional<MemoryData> data = {};
-  TestTexts texts = {};  // if it has entries, they are predicted instead of a --test_file
+  TestTexts texts = {};  // if it contains texts, they are predicted instead of a --test_file
   std::vector<std::shared_ptr<Metric>> metrics = {};
 };
 

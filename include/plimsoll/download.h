@@ -23,7 +23,7 @@ enum class RepositoryKind : uint8_t { kModel, kDataset };
 struct DownloadRequest {
   std::string name;  // name of the repository on the hub: "gpt2" or "org/name"
   RepositoryKind kind = RepositoryKind::kModel;
-  std::string revision = "main";  // branch, tag or commit
+  std::string revision = "main";  // branch, tag or commit of the repository
   // Names of the files to download. If it is empty, the files that match `include` are downloaded; if `include` is empty
   // too, the files of a model that Plimsoll reads, or all files of a data set.
   std::vector<std::string> files = {};
@@ -36,57 +36,58 @@ struct DownloadRequest {
 };
 
 struct DownloadFile {
-  std::string name;  // path in the repository
+  std::string name;  // path of the file in the repository
   int64_t size_bytes = 0;
-  // Bytes that are in the cache already: all of them for a complete file, and those of an interrupted download.
+  // Number of bytes that the cache already contains: all of them for a complete file, or those of an interrupted
+  // download.
   int64_t present_bytes = 0;
   bool is_complete() const { return present_bytes == size_bytes && has_final_name; }
-  bool has_final_name = false;  // false while the file is being downloaded
+  bool has_final_name = false;  // false until the download of the file is complete
 };
 
 // The files of a download and their sizes, known before the first byte is downloaded.
 struct DownloadPlan {
   std::string name;
-  std::string endpoint;  // address of the hub
+  std::string endpoint;  // address of the server
   std::string revision;
   std::string commit = {};
   std::string folder = {};  // folder of the downloaded commit in the cache, from which the model is read
   std::vector<DownloadFile> files = {};
   int64_t free_bytes = 0;               // free space of the disk with the cache
-  std::vector<std::string> notes = {};  // sentences about files that are left out
+  std::vector<std::string> notes = {};  // sentences about files that are not downloaded
 
   int64_t total_bytes() const;
   int64_t missing_bytes() const;
   int64_t num_missing_files() const;
 };
 
-// Format the plan as text for people, and as a JSON object.
+// Format the files and sizes of a download as text for people, and as a JSON object.
 std::string format_download_plan(const DownloadPlan& plan);
 std::string download_plan_json(const DownloadPlan& plan);
 
 struct DownloadProgress {
-  std::string file;            // the file that is being downloaded
+  std::string file;            // name of the file that is being downloaded
   int64_t done_bytes = 0;      // bytes of all files in the cache, including those from before this download
   int64_t total_bytes = 0;     // size of all files
   int64_t received_bytes = 0;  // bytes that this download received through the network
   double elapsed_s = 0;
 };
 
-// Receives what happens during a download. The functions are called by the thread that downloads.
+// Receives the events of a download. The functions are called by the thread that downloads.
 class DownloadCallback {
  public:
   virtual ~DownloadCallback() = default;
-  // Called before the first byte of a download that is not empty.
+  // Called before the first byte, unless there is nothing to download.
   virtual void on_plan(const DownloadPlan&) {}
   // Called a few times per second.
   virtual void on_progress(const DownloadProgress&) {}
-  // Called with a sentence when the download waits, for example for another process, or tries again.
+  // Called with a sentence if the download waits, for example for another process, or repeats a request that failed.
   virtual void on_wait(const std::string&) {}
   // Returns true if the download is to stop. It is called at least once per second.
   virtual bool should_stop() { return false; }
 };
 
-// A download whose plan is known.
+// Downloads the files of a repository. The constructor determines the files and their sizes, run() transfers them.
 class Download {
  public:
   // Asks the hub for the commit and its files, unless both are in the cache. Errors: kUsage for a wrong name, revision or

@@ -12,9 +12,9 @@ namespace plimsoll {
 std::string_view program_version();
 
 struct EnvironmentReport {
-  std::string text;  // for people, a section per subject; ends with a newline
-  std::string
-      json;  // for programs: one object, indented, without a newline at its end; docs/JSON.md describes its fields
+  std::string text;  // report for people with a section per subject; ends with a newline
+  // report for programs: one JSON object, indented, without a newline at its end; docs/JSON.md describes its fields
+  std::string json;
 };
 
 // Reports version and build, system, processors and their instruction sets, memory and the limits of control groups,

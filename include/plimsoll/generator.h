@@ -25,8 +25,9 @@ namespace plimsoll {
 struct Continuation {
   std::string text;             // the new text, up to the end token or the end of the stop string
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
-  std::string end;              // "eos", "stop", "length", or "interrupted" (Generator::request_stop())
-  double score = 0.0;           // the score of beam search; otherwise 0
+  // the reason why it ends: "eos", "stop", "length", or "interrupted" (Generator::request_stop())
+  std::string end;
+  double score = 0.0;  // its score in a beam search; otherwise 0
 };
 
 // The amount of work since start() and the time that it took, without the loading of weights. Prefill reads the prompts
@@ -88,7 +89,8 @@ class Generator {
   // order of the prompts.
   using OnPrompt = std::function<void(int64_t prompt, const std::vector<Continuation>& continuations)>;
   std::vector<std::vector<Continuation>> generate(const OnText& on_text = {}, const OnPrompt& on_prompt = {});
-  // Returns the continuations of another prompt. Errors: kUsage if the plan has no room for it.
+  // Returns the continuations of a prompt that was not passed to the constructor. Errors: kUsage if the plan has no
+  // room for it.
   std::vector<Continuation> generate(const std::string& prompt, const OnText& on_text = {});
 
   // Ends the running call of generate(), or the next one if none is running, after the current run of the model. The
@@ -99,7 +101,7 @@ class Generator {
   bool was_stopped() const;
 
   GenerationSpeed speed() const;
-  // Returns the planned memory and the memory that the process holds.
+  // Returns the planned and the measured memory of the process.
   MemoryFigures memory() const;
 
  private:
@@ -131,7 +133,7 @@ std::vector<std::string> read_prompt_file(const std::string& path, PromptForm fo
 std::string with_message(const std::string& conversation, const std::string& role,
                          const std::string& content);
 
-// Returns a JSON object per continuation and line: prompt, text, tokens, end and score.
+// Formats the continuations as one JSON object per line, with the keys prompt, text, tokens, end and score.
 std::string continuation_lines(const std::vector<std::string>& prompts,
                                const std::vector<std::vector<Continuation>>& texts);
 

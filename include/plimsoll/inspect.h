@@ -13,9 +13,10 @@
 namespace plimsoll {
 
 struct Inspection {
-  std::string text;  // lines for people
-  std::string json;  // one object for programs, on one line; docs/JSON.md describes its fields
-  // False for a checkpoint with files that do not match its manifest; `text` names them.
+  std::string text;  // the description as lines for people
+  // the description for programs: one JSON object on one line; docs/JSON.md describes its fields
+  std::string json;
+  // False for a checkpoint with files that do not match its manifest (the list of hashes); `text` names these files.
   bool is_whole = true;
 };
 
@@ -80,7 +81,7 @@ struct TokenizerTraining {
 };
 
 struct TokenizerResult {
-  std::string line;  // a line for people about the tokenizer
+  std::string line;  // description of the tokenizer in one line for people
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
   int64_t num_words = 0;  // number of different words in the training text

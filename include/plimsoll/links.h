@@ -21,7 +21,7 @@ struct LinkBenchOptions {
 };
 
 struct LinkBenchReport {
-  std::string table = {};  // for people; empty on other ranks than the first one
+  std::string table = {};  // table of the results for people; empty in all ranks but the first
   // path of the file in the cache from which plans read the times; empty if nothing was measured
   std::string path = {};
   std::vector<std::string> notes = {};  // the collective operations that were not measured, and the reasons
@@ -39,9 +39,9 @@ LinkBenchReport bench_links(const Arguments& arguments, const LinkBenchOptions& 
                             const Environment& environment,
                             const std::function<void(const std::string&)>& progress);
 
-// Returns true if several ranks of these arguments on this machine use GPUs.
+// Returns true if these arguments start several ranks on this machine and the ranks use GPUs.
 bool ranks_use_gpus(const Arguments& arguments);
-// Returns true if NCCL can be opened.
+// Returns true if the NCCL library can be opened.
 bool has_nccl();
 
 }  // namespace plimsoll

@@ -10,9 +10,9 @@ namespace plimsoll {
 
 // The effect of a method on the numbers of a training run.
 enum class MethodEffect {
-  kSameBits,  // bit-identical to a run without the method
-  kSameSums,  // the same sums in a different order
-  kRounding,  // a different precision
+  kSameBits,  // every result is bit-identical to that of a run without the method
+  kSameSums,  // sums are computed in a different order, which changes their rounding
+  kRounding,  // values are rounded to a different precision
   // another optimizer or fewer trained parameters, so the training takes another path and the learned model differs
   kOtherPath,
 };
@@ -28,7 +28,7 @@ struct Method {
   bool keeps_master_weights = true;
   std::string_view not_on_cpu = {};  // the reason if the method cannot be used on a CPU, otherwise empty
   std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty
-  std::string_view help = {};        // one sentence
+  std::string_view help = {};        // description in one sentence
 };
 
 // Returns every method of this version, in the order in which tables show them.

@@ -21,11 +21,11 @@ enum class Savings : uint8_t { kLeaveOut, kPlan };
 
 // The run that was planned, as the title of the printed plan describes it.
 struct PlannedRun {
-  std::string model;      // folder, hub name or preset; if none is named, the type of the model
+  std::string model;      // the model: folder, hub name or preset; if none is named, the type of the model
   std::string task;       // the task, such as "sequence classification"
   std::string device;     // the device, such as "cpu, 2 threads" or "cuda:0, NVIDIA H200"
   std::string precision;  // the precision, such as "fp32" or "bf16 mixed"
-  std::string optimizer;  // such as "SGD with momentum 0.9"; empty if the run does not train
+  std::string optimizer;  // the optimizer, such as "SGD with momentum 0.9"; empty if the run does not train
   int64_t num_parameters = 0;
   int64_t num_trainable_parameters = 0;  // 0 if the plan is not for training
   // The number of sequences in the largest micro-batch that the plan has room for; for a plan without training, in the
@@ -34,7 +34,7 @@ struct PlannedRun {
   int64_t longest_sequence = 0;  // number of tokens of the longest sequence
   int64_t num_tokens = 0;
   int64_t accumulation_steps = 1;
-  std::optional<int64_t> memory_limit_bytes = {};  // --memory_limit, or the memory of the card
+  std::optional<int64_t> memory_limit_bytes = {};  // the value of --memory_limit, or the memory of the card
   double planning_ms = 0;                          // time that it took to make the plan
 };
 
@@ -46,7 +46,7 @@ struct PlannedPurposes {
   int64_t saved = 0;          // activations saved for the backward pass
   int64_t temporary = 0;      // buffers of values that are needed only for a short time
   int64_t functionality = 0;  // memory for a single feature, such as values that wait for a copy to the host
-  int64_t staging = 0;        // inputs and outputs that host and device exchange
+  int64_t staging = 0;        // buffers for inputs and outputs, which host and device exchange
   int64_t gaps = 0;           // unused bytes of the arena between buffers
   int64_t constant = 0;       // memory that the process holds outside the arena
   int64_t total() const {
@@ -95,26 +95,27 @@ struct PlannedModule {
 
 // A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
-  std::string name;     // such as "AdamW in fp32"
-  std::string made_of;  // such as "4 weights + 4 gradients + 8 moments"
+  std::string name;     // name of the rule, such as "AdamW in fp32"
+  std::string made_of;  // parts of the bytes per parameter, such as "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
   int64_t bytes = 0;     // bytes_per_parameter times the number of parameters of the model
-  bool applies = false;  // true if this rule is the one for this run
+  bool applies = false;  // true if the settings of this run are those of the rule
 };
 
 // The values that one block of the model keeps for the backward pass, and those that it recomputes.
 struct PlannedRecomputation {
-  std::string block;               // such as "encoder.layer.3"
-  int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
-  int64_t recomputed_bytes = 0;    // recomputed in the backward pass, per micro-batch
-  double flops = 0;                // floating-point operations of the recomputation per step
-  double ms = 0;                   // estimated time of the recomputation per step
-  std::map<std::string, int> ops;  // how often each op runs again per micro-batch
+  std::string block;             // name of the block, such as "encoder.layer.3"
+  int64_t kept_bytes = 0;        // bytes of values saved for the backward pass, per micro-batch
+  int64_t recomputed_bytes = 0;  // bytes of values recomputed in the backward pass, per micro-batch
+  double flops = 0;              // floating-point operations of the recomputation per step
+  double ms = 0;                 // estimated time of the recomputation per step
+  // for each kind of op, the number of times that it runs again per micro-batch
+  std::map<std::string, int> ops;
 };
 
 struct PlannedMemory {
-  std::vector<PlannedPhase> phases;  // the phases in the order of a run
-  // index in `phases` of the phase that needs the most memory; its total is the total of the plan
+  std::vector<PlannedPhase> phases;  // the phases, in the order in which a run has them
+  // Index in `phases` of the phase that needs the most memory. The memory of this phase is that of the plan.
   size_t largest_phase = 0;
   std::vector<PlannedPeak> peaks;  // the peak of training, then that of evaluation
   // the parts of the memory outside the arena (PlannedPurposes::constant)
@@ -123,11 +124,11 @@ struct PlannedMemory {
   std::vector<PlannedRule> rules;
   // one entry per block of the model; empty unless the run trains
   std::vector<PlannedRecomputation> recomputation;
-  // Pinned memory of the host that offloading needs; 0 without it, and not part of the total.
+  // Pinned memory of the host that offloading needs. It is 0 without offloading, and not included in the total.
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   PlannedPurposes host_by_purpose;
-  // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
+  // Size of the file that --offload_optimizer nvme:FOLDER creates; 0 without it. Not included in the total.
   int64_t disk_bytes = 0;
   // The largest number of arena bytes that hold optimizer states at the same time, from when the states are
   // read from the disk until they are written back.
@@ -140,7 +141,7 @@ struct PlannedMemory {
 struct PlannedOperations {
   std::string name;  // such as "matrix products" or "element-wise"
   double flops = 0;
-  double bytes = 0;  // bytes moved from and to memory
+  double bytes = 0;  // bytes that the operations read from and write to memory
   double ms = 0;
 };
 
@@ -189,16 +190,16 @@ struct PlannedGeneration {
   // tokens.
   double decode_run_ms = 0;
   double new_tokens_per_s = 0;
-  std::vector<PlannedBeams> beams;  // empty with Savings::kLeaveOut
+  std::vector<PlannedBeams> beams;  // plans with other numbers of beams; empty with Savings::kLeaveOut
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
 };
 
 // A change of arguments for which a plan was made too, so that it can be compared with the plan for the unchanged arguments.
 struct PlannedChange {
-  std::string arguments;  // the arguments as a user types them
+  std::string arguments;  // the changed arguments, as a user types them
   int64_t total_bytes = 0;
-  bool fits = false;         // true if it fits into --memory_limit, or if there is no limit
-  double relative_time = 1;  // estimated time per sample, relative to the unchanged run
+  bool fits = false;         // true if the changed run fits into --memory_limit, or if there is no limit
+  double relative_time = 1;  // estimated time per sample, divided by that of the unchanged run
   MethodEffect effect = MethodEffect::kSameSums;  // the effect of the change on the results of training
   std::string note;                               // further effects of the change; may be empty
 };
@@ -221,15 +222,15 @@ struct PlanReport {
   // The reason why the run does not fit, and the cheapest changes with which it would fit. Empty with
   // Savings::kLeaveOut, or if the run fits.
   std::string refusal;
-  // The same report as texts for people and for files.
-  std::string table;    // memory by purpose and phase, operations by group: for people
+  // The fields below contain the same report as texts for people and for files.
+  std::string table;    // for people: memory by purpose and phase, and operations by group
   std::string summary;  // the five most important lines of `table`
   std::string line;     // the most important line of `table`
   // The cheapest ways to save memory; empty with Savings::kLeaveOut, or if the run does not fit. For a plan that generates texts: memory
   // and speed with other numbers of beams.
   std::string savings;
-  std::string modules;  // memory by module
-  std::string why;      // explains the choice of kernels and passes and the use of memory
+  std::string modules;  // for people: memory by module
+  std::string why;      // for people: the reasons for the choice of kernels and passes, and the use of memory
   std::string
       html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
   // with --trace, for the kinds of plans that also have `html`: a trace for Perfetto with estimated times

@@ -14,7 +14,7 @@ struct ProgressContext {
   double tokens_per_second = 0;
   int64_t memory_bytes = 0;  // planned memory
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative if unknown
+  double remaining_s = -1;  // estimated time until the end of the run; negative if unknown
   bool ascii = false;       // draw the bar without Unicode characters
 };
 

@@ -46,14 +46,14 @@ constexpr const char* kVariables[] = {
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCHELASTIC_USE_AGENT_STORE",
-    // Open MPI
+    // Open MPI's variables of a rank
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
-    // NCCL
+    // variables that change what NCCL does
     "NCCL_P2P_DISABLE",
-    // Slurm
+    // Slurm's variables of a rank
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -142,7 +142,7 @@ std::string shown_value(std::string_view name, std::string_view value) {
     const size_t kept = scheme < at ? scheme + kScheme.size() : 0;
     return std::string(value.substr(0, kept)).append(value.substr(at + 1));
   }
-  // In other addresses, a path may contain '@'.
+  // In other addresses than those of proxies, a path may contain '@'.
   std::string shown;
   while (true) {
     const size_t scheme = value.find(kScheme);
@@ -165,7 +165,7 @@ Environment reported_variables() {
     const std::string_view name = text.substr(0, equals);
     if (!is_reported(name)) continue;
     std::string value = shown_value(name, text.substr(equals + 1));
-    // A report has one line per variable.
+    // Line breaks in a value are replaced, because a report has one line per variable.
     std::ranges::replace_if(
         value, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
     reported.emplace(name, std::move(value));

@@ -1,4 +1,4 @@
-// Reads the files that runs of experiments wrote, and makes the texts of their table.
+// Reads the files that runs of experiments have written, and converts the table of experiments to texts.
 #include <fmt/chrono.h>
 
 #include <algorithm>

@@ -51,7 +51,8 @@ Words merged(const Words& words, const Words& more) {
   return all;
 }
 
-// Returns a name for a folder: characters other than letters and digits become one '-'.
+// Converts the name of a row to a name for its folder: each sequence of characters other than letters and digits
+// becomes one '-'.
 std::string key_of(std::string_view name) {
   std::string key;
   for (const char c : name) {
@@ -250,7 +251,7 @@ Words split_values(std::string_view values, std::string_view sweep) {
   return parts;
 }
 
-// Returns the arguments for each value of "NAME=VALUE,VALUE".
+// Returns one list of arguments for each value of a sweep "NAME=VALUE,VALUE".
 std::vector<Words> values_of(const std::string& sweep) {
   const size_t equals = sweep.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == sweep.size()) {

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMostGpus = 65536;
 constexpr int64_t kGpusOfMachine = 8;
 
-// Returns the number of sequences per optimizer step of all GPUs, at most kMostEffective per GPU.
+// Returns the number of sequences per optimizer step of all GPUs. It may be at most kMostEffective per GPU.
 int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base) {
   const int64_t most = kMostEffective * options.gpus;
   const auto is_possible = [&](int64_t sequences) { return sequences >= 1 && sequences <= most; };

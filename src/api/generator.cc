@@ -36,11 +36,11 @@ void set_if(const std::optional<Value>& given, To& setting) {
   if (given) setting = *given;
 }
 
-// Returns the settings of the folder's generation_config.json, with those that the arguments state instead.
+// Returns the settings of generation_config.json in the folder of the model. Settings in the arguments replace them.
 GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup, FileSystem& files) {
   GenerationSettings settings;
   const ModelConfig& config = setup.model.config;
-  // transformers takes these tokens from config.json if there is no generation_config.json.
+  // transformers takes the end tokens from config.json if there is no generation_config.json.
   const Json model = config.source.json.empty() ? Json::object() : Json::parse(config.source.json);
   Json tokens = Json::object();
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) {
@@ -86,7 +86,7 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   return settings;
 }
 
-// Returns the prompts of --dataset_name dummy.
+// Returns the random prompts that --dataset_name dummy requests.
 std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, const ModelConfig& config) {
   const Dataset data = make_dummy_dataset(dummy_options(arguments, config));
   std::vector<std::vector<int32_t>> prompts;

@@ -29,7 +29,7 @@ PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabe
                             const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
                             SharedGraphs* shared = nullptr);
 
-// Adds the report for --html and the trace for --trace, if `setup` asks for them.
+// Adds the HTML report for --html and the trace for --trace to the report, if these arguments are set in `setup`.
 void add_plan_files(const Plan& plan, const RunSetup& setup, PlanReport& report);
 
 }  // namespace plimsoll

@@ -47,7 +47,7 @@ SearchedCommand command_of_search(const Arguments& arguments, const std::string&
 // Returns the note that a network which --links names has no effect, because all ranks are in one machine; otherwise "".
 std::string idle_network_note(const RankLinks& links, int64_t num_ranks, int64_t num_machines);
 
-// Returns the word quoted for a shell.
+// Quotes a word for the shell if necessary.
 std::string shell_word(const std::string& word);
 
 }  // namespace plimsoll

@@ -31,7 +31,7 @@ struct Batch::Impl {
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
   int64_t labels = 0;         // number of labels in these micro-batches
-  double denominator = 1;     // the divisor of each loss
+  double denominator = 1;     // the number by which the loss of each micro-batch is divided
 };
 
 // The part of the state of a custom training loop that its checkpoints store in addition to tensors.
@@ -75,9 +75,10 @@ struct Trainer::Impl {
   // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action`: the name
   // of the call for the message, such as "forward()".
   const Batch::Impl& require_batch(const Batch& batch, const char* action) const;
-  // Throws kUsage, naming the call that must come first, if this Trainer was not made to train.
+  // Throws kUsage if this Trainer was not constructed for training. `function` is the name of the call, for the
+  // message.
   void require_training(const char* function) const;
-  // Throws kUsage if there are no training rows.
+  // Throws kUsage if there is no training data.
   void require_training_data(const char* function) const;
   void require_gradients(const char* function) const;
   // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores them,

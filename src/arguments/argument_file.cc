@@ -78,7 +78,7 @@ class Source {
                ? fmt::format("{}:{}:{}", name_, position.line, position.column)
                : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
   }
-  // Refuses NUL bytes and invalid UTF-8. Errors: kUsage.
+  // Throws if the text contains NUL bytes or invalid UTF-8. Errors: kUsage.
   void require_text(std::string_view language) const {
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
       throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
@@ -116,7 +116,7 @@ class Source {
   if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
   if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
     const size_t end = what.find("; expected ", begin);
-    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the separator "; " before it
+    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the "; " before "last read: "
     what.erase(from, end == std::string::npos ? std::string::npos : end - from);
   }
   throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,

@@ -1,4 +1,4 @@
-// Tests of settings in JSON and YAML files.
+// Tests the parsers of settings in JSON and YAML files.
 #include "arguments/argument_file.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::error_of;
 using test::parse;
 using test::usage_error;
 
-// A file in the build folder that is removed at the end of the test.
+// A file in the build folder, which the destructor removes.
 class TextFile {
  public:
   TextFile(const std::string& name, const std::string& text)
@@ -181,7 +181,7 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
     EXPECT_EQ(file_error("a.yaml", fmt::format("run_name: {}abc\nseed: 3\n\n", quote)),
               "a.yaml:2: not YAML: illegal EOF in scalar, at 'seed: 3'; expected lines of `setting: value`");
   }
-  // yaml-cpp's LoadAll() does not terminate for a single comma.
+  // LoadAll() of yaml-cpp does not terminate for a text that is a single comma. The parser must detect this.
   EXPECT_EQ(
       file_error("a.yaml", "\n,"),
       "a.yaml:2: not YAML: this cannot start a YAML document, at ','; expected lines of `setting: value`");

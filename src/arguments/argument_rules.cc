@@ -35,7 +35,7 @@ void check_output(const Arguments& a) {
                 "--output_dir is empty; name a folder, or leave it out for trainer_output");
 }
 
-// Checks that data comes from one source: a data set with a name, or files.
+// Checks that the data comes from one source only: a named data set, or files.
 void check_data(const Arguments& a) {
   if (a.dataset_name.empty()) return;
   const bool is_dummy = a.dataset_name == "dummy";

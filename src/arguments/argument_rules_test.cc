@@ -1,4 +1,4 @@
-// Tests of the rules between settings, one test per rule.
+// Tests the rules between settings, with one test per rule.
 #include <gtest/gtest.h>
 
 #include "arguments/argument_table.h"

@@ -50,7 +50,7 @@ struct OldName {
   // unchanged.
   std::string_view true_value;
   bool is_flag;
-  std::string_view note;  // for an ignored setting: the reason
+  std::string_view note;  // the reason why the setting is ignored
   NameKind kind = NameKind::kOld;
 };
 const std::vector<OldName>& old_names();
@@ -63,7 +63,7 @@ struct OldValue {
   std::string_view replacement;
 };
 const std::vector<OldValue>& old_values();
-// Returns the row for this old value, or null.
+// Returns the row of the table for a value of an earlier version; null if there is none.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
 
 // Describes a set of values of a setting, for a rule between two settings: for example "is true" or "is one of these".
@@ -71,14 +71,14 @@ enum class StateKind : uint8_t {
   kTrue,
   kFalse,    // False was given; does not hold for an optional setting that is not set
   kGiven,    // the setting has a value that is not empty
-  kOneOf,    // one of `values`
-  kNoneOf,   // none of `values`
-  kContains  // a list that contains `values`
+  kOneOf,    // the value is one of `values`
+  kNoneOf,   // the value is none of `values`
+  kContains  // the value is a list that contains `values`
 };
 struct SettingState {
   std::string_view setting;
   StateKind kind = StateKind::kTrue;
-  std::string_view values = {};  // "a|b" for kOneOf and kNoneOf
+  std::string_view values = {};  // values "a|b" for kOneOf and kNoneOf, one value for kContains
 };
 
 // Two states of settings that exclude each other. resolve_arguments() refuses them, and the JSON Schema of settings
@@ -94,10 +94,10 @@ void check_exclusion(const Arguments& arguments, const Exclusion& row);
 // Throws if both states of any rule hold. Errors: kUsage, for the first such rule.
 void check_exclusions(const Arguments& arguments);
 
-// Splits the choices of "a|b|c".
+// Splits a list of choices "a|b|c" into its elements.
 std::vector<std::string_view> split_choices(std::string_view choices);
 
-// Applies did_you_mean() to the names of settings. It also knows a few names of other tools, such as lr.
+// Returns did_you_mean() for the name of a setting. It also knows a few names of other programs, such as lr.
 std::string did_you_mean_setting(std::string_view name);
 
 // The functions below format the text of --help for a subset of the settings. arguments_help() and command_help() use

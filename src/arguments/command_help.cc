@@ -1,4 +1,4 @@
-// --help of the program and of its commands, and the manual pages.
+// Formats --help of the program and of its commands, and the manual pages.
 #include <algorithm>
 
 #include "arguments/argument_table.h"

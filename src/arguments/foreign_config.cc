@@ -33,7 +33,7 @@ std::optional<double> number_of(std::string_view text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-// Returns the integer in a text such as "2" or "5e8", or an empty text.
+// Converts a text such as "2" or "5e8" to an integer without exponent; returns an empty text if it is not an integer.
 std::string integer_text(std::string_view text) {
   int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
@@ -96,7 +96,7 @@ std::string scalar_text(KeyType type, const Json& value) {
 // Returns a value of a configuration for a message, shortened if it is long.
 std::string shown_value(const Json& value) {
   constexpr size_t kShown = 60;
-  // Only ASCII, so that a cut text does not end within a character.
+  // Characters that are not ASCII are escaped, so that the cut does not divide a character.
   const std::string text = value.dump(-1, ' ', true);
   return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
 }
@@ -243,7 +243,7 @@ void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   if (type->text == "cosine_with_min_lr" && sets(kLeast) == config.values.end()) {
     ForeignValue least = *type;
     least.setting = kLeast;
-    least.text = "0.0001";  // the default of DeepSpeed's cos_min_ratio
+    least.text = "0.0001";  // default value of cos_min_ratio in DeepSpeed
     config.values.push_back(std::move(least));
   }
 }

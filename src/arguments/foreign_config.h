@@ -22,11 +22,11 @@ struct ForeignValue {
   std::string where;    // name of the key in messages: "--deepspeed ds.json: 'optimizer.params.lr'"
   std::string shown;    // the value as it is written in the configuration, such as 3e-5
   std::string setting;  // the setting, such as "learning_rate" or "optim_args.momentum"
-  std::string text;     // the value of the setting in command-line form
+  std::string text;     // the value of the setting, written as on the command line
 };
 
 struct ForeignConfig {
-  std::string name;  // start of messages: "--deepspeed ds.json"
+  std::string name;  // start of error messages, such as "--deepspeed ds.json"
   // one element per key that sets a setting, in the order of the configuration
   std::vector<ForeignValue> values;
   std::vector<std::string> unused;  // full names of the keys that have no effect
@@ -40,7 +40,7 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
 // Reads the value of --fsdp: "full_shard auto_wrap", "true", or a JSON list of options.
 ForeignConfig read_fsdp_options(std::string_view text);
 
-// The result of replace_foreign_configs().
+// The notes and origins of the settings that replace_foreign_configs() has set.
 struct Replacement {
   std::vector<std::string> notes;
   // For each setting that was set: the configuration's key that set it, for messages.

@@ -316,7 +316,7 @@ TEST(Deepspeed, LaterRulesNameTheKey) {
                   .starts_with("--deepspeed: 'zero_optimization.stage': 4 is outside [0, 3]"));
 }
 
-// DeepSpeed names the folder of the states in the key nvme_path, before or after the key device.
+// In DeepSpeed, the key nvme_path names the folder of the states. It may precede or follow the key device.
 TEST(Deepspeed, TheDeviceNvmeIsJoinedWithItsFolder) {
   for (const char* section : {R"({"device": "nvme", "nvme_path": "/nvme/a b"})",
                               R"({"nvme_path": "/nvme/a b", "device": "nvme"})"}) {

@@ -35,7 +35,7 @@ std::string_view section_of(std::string_view path) {
 }
 
 std::string_view name_of(std::string_view path) {
-  return path.substr(path.rfind('.') + 1);  // without a dot rfind() is npos, and npos + 1 is 0
+  return path.substr(path.rfind('.') + 1);  // if there is no dot, rfind() returns npos, and npos + 1 is 0
 }
 
 std::string escaped_text(std::string_view text) {
@@ -133,7 +133,7 @@ bool is_section(const ForeignKeys& table, std::string_view path) {
 std::string did_you_mean_key(const ForeignKeys& table, std::string_view path) {
   std::vector<std::string_view> siblings, all;
   for (const ForeignKey& key : table.keys) {
-    // If a key of this name exists in another section, the suggestion is the full name with that section.
+    // If another section has a key of this name, the suggestion is its full name with the section.
     if (name_of(key.path) == name_of(path)) return did_you_mean(key.path, {key.path});
     if (key.path.ends_with('*')) continue;
     all.push_back(key.path);

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 enum class KeyType : uint8_t {
   kFlag,
-  kInteger,  // a whole number, also one such as 5e8
+  kInteger,  // a whole number, which may be written as 5e8
   kNumber,
   kText,
   kNumbers,  // a list of numbers
@@ -26,13 +26,13 @@ enum class KeyType : uint8_t {
 // the command line determines the setting.
 enum class KeyUse : uint8_t {
   kSets,      // sets a setting; if the user gave another value for the setting, this is an error
-  kEquals,    // must be equal to the value of a setting
+  kEquals,    // its value must be equal to that of a setting
   kSize,      // states, together with other keys, how many ranks there are and what they divide
   kNoEffect,  // has no effect, and a note says so
-  kRefused,   // is an error unless it is one of `values`
+  kRefused,   // any value that is not in `values` is an error
 };
 
-// A key of a configuration.
+// A key of a configuration of another program.
 struct ForeignKey {
   // such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
   std::string_view path;
@@ -49,10 +49,10 @@ struct ForeignKey {
   std::string_view note;
 };
 
-// A table of keys, and the argument that names the configuration.
+// A table of keys, and the argument that names the configuration with these keys.
 struct ForeignKeys {
-  std::string_view argument;  // name of the argument: "deepspeed"
-  std::string_view prefix;    // names of keys may begin with this: "fsdp_"
+  std::string_view argument;  // name of the argument, such as "deepspeed"
+  std::string_view prefix;    // optional prefix of the names of keys, such as "fsdp_"
   std::span<const ForeignKey> keys;
 };
 
@@ -61,7 +61,8 @@ const ForeignKeys& fsdp_keys();
 const ForeignKeys& fsdp_options();
 const ForeignKeys& parallelism_keys();
 
-// Returns the row of a key; if it has none, the row that covers all other keys of its section; otherwise null.
+// Returns the row for a key. If there is none, returns the row that covers all other keys of its section, otherwise
+// null.
 const ForeignKey* find_key(const ForeignKeys& table, std::string_view path);
 // Returns true if the table has keys in this section.
 bool is_section(const ForeignKeys& table, std::string_view path);

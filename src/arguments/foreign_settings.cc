@@ -35,7 +35,7 @@ std::optional<double> parsed_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// Returns true if two values of a setting mean the same. Several names select one optimizer.
+// Returns true if two values of a setting have the same meaning, such as two names of one optimizer.
 bool are_equal(const Setting& setting, const std::string& a, const std::string& b) {
   if (a == b) return true;
   if (setting.info.name == "optim") {

@@ -125,7 +125,7 @@ constexpr IdleRule kRules[] = {
     {"bnb_4bit_compute_dtype", of_four_bits},
     {"logging_steps",
      [](const Arguments& a) -> std::string {
-       // logging_steps is also the interval of evaluations if eval_steps is not set.
+       // logging_steps has an effect on evaluations too: it is their interval if eval_steps is not set.
        const bool paces_evaluations = a.eval_strategy == "steps" && a.eval_steps == a.logging_steps;
        if (a.logging_strategy == "steps" || a.logging_steps == 0.0 || paces_evaluations) return {};
        return fmt::format("with --logging_strategy {}; use --logging_strategy steps", a.logging_strategy);

@@ -1,4 +1,4 @@
-// Reads command lines into layers of settings.
+// Parses command lines into layers of settings (settings of one source, before they are converted to values).
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 bool is_option(std::string_view word) {
-  // Words such as "-1" and "-.5" are values and not options.
+  // Returns false for words such as "-1" and "-.5", which are values and not options.
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
          word[1] != '.';
 }
@@ -100,7 +100,7 @@ class CommandLine {
     }
   }
 
-  // Every word after "--" is a positional argument.
+  // Handles a word after "--", which is always a positional argument.
   void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);
@@ -110,7 +110,8 @@ class CommandLine {
   }
 
   void read_positional(const std::string& word) {
-    // `predict` accepts texts as words. A word with a blank in it is taken as a text, not as the name of a file.
+    // `predict` accepts texts as positional arguments. A word that contains a blank is such a text, not the name of a
+    // file.
     const bool is_text = options_.allow_positionals && word.find(' ') != std::string::npos;
     if (is_argument_file(word) && !is_text) {
       files_.push_back(word);

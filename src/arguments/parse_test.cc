@@ -1,4 +1,4 @@
-// Compares the table with Hugging Face's names, and tests the reader of command lines.
+// Compares the table of settings with Hugging Face's names, and tests the parser of command lines.
 #include "plimsoll/arguments.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 using test::error_of;
 using test::parse;
 
-// The fields of transformers 5.23's TrainingArguments that its constructor accepts.
+// The names of all fields that the constructor of TrainingArguments accepts in transformers 5.23.
 constexpr std::array kTrainingArguments = {"output_dir",
                                            "per_device_train_batch_size",
                                            "num_train_epochs",
@@ -135,7 +135,7 @@ constexpr std::array kTrainingArguments = {"output_dir",
                                            "resume_from_checkpoint",
                                            "local_rank"};
 
-// The arguments of the script run_glue.
+// The arguments of Hugging Face's example script run_glue.
 constexpr std::array kRunGlue = {"model_name_or_path",
                                  "config_name",
                                  "tokenizer_name",
@@ -513,7 +513,8 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
-// A command that takes texts still reads a settings file, unless the word contains blanks or follows "--".
+// For a command that accepts texts, a word that names a settings file is still read as one, unless it contains blanks
+// or follows "--".
 TEST(Parse, TextsAndSettingsFilesAreToldApart) {
   const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
                                        "settings.yaml",         "--x"};

@@ -270,9 +270,10 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
-    // The reader of arguments has already noted or refused settings without effect.
+    // Settings that this version does not use or refuses are skipped, because resolve_arguments() has already reported
+    // them.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
-    // Scripts give report_to to every command, to switch trackers off.
+    // report_to is skipped, because scripts pass it to every command to disable trackers.
     if (!is_here || name == "report_to") continue;
     // A plan accepts the arguments of training, evaluation and prediction, because it may be made for a run of any of
     // these. Settings of text generation are reported as unused, because this plan does not contain the phase in which

@@ -47,7 +47,7 @@ void add_interval(Json& schema, std::string_view range) {
 
 // Regular expressions for values that are texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
-// Matches small sizes without a unit, which are refused because they are probably typing errors.
+// Matches sizes that are small and have no unit. They are refused, because they are probably typing errors.
 constexpr const char* kSmallSizePattern =
     R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
 constexpr int kLeastSize = 1 << 20;  // the smallest size that may be written without a unit
@@ -56,7 +56,7 @@ constexpr const char* kPairsPattern =
 constexpr const char* kDevicePattern = "^(?!cuda)[\\s\\S]|^cuda(:[0-9]{1,4})?$";
 constexpr const char* kLayerPattern = "^\\s*[0-9]{1,6}\\s*$";
 constexpr const char* kLayersPattern = "^[\\s,]*([0-9]{1,6}\\s*(,[\\s,]*|$))*$";
-// The words that bool_from_text() reads as False, and as True.
+// Patterns of the words that bool_from_text() reads as False and as True.
 constexpr const char* kNoPattern = "^([nN][oO]?|[fF]([aA][lL][sS][eE])?|[oO][fF][fF]|0)$";
 constexpr const char* kYesPattern = "^([yY]([eE][sS])?|[tT]([rR][uU][eE])?|[oO][nN]|1)$";
 

@@ -1,4 +1,4 @@
-// Completion for shells, generated from the tables of commands and settings.
+// Generates the completion scripts of shells from the tables of commands and settings.
 #include <algorithm>
 
 #include "arguments/argument_table.h"
@@ -206,7 +206,7 @@ std::string zsh_completion(const ValueNames& names) {
   for (const CommandInfo& command : command_table()) {
     out += fmt::format("    {})\n      _arguments -S \\\n", command.name);
     for (const Completed& row : options_of(command, names)) {
-      // A trailing "=" tells zsh that the value may also follow as --name=value.
+      // A trailing "=" tells zsh that the value may be given as --name=value or as the next word.
       out += fmt::format("        '--{}{}[{}]{}' \\\n", row.name, row.kind == ValueKind::kNone ? "" : "=",
                          zsh_text(row.help), zsh_action(row));
     }
@@ -217,7 +217,8 @@ std::string zsh_completion(const ValueNames& names) {
   }
   return out +
          "  esac\n}\n"
-         // zsh either finds the file in fpath and runs it as the body of the function, or the user sources it.
+         // zsh can load the script in two ways: it finds the file in fpath and runs it as the body of the function, or
+         // the user sources it.
          "if [[ ${funcstack[1]} == _plimsoll ]]; then\n  _plimsoll \"$@\"\nelse\n  compdef _plimsoll "
          "plimsoll\nfi\n";
 }

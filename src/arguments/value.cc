@@ -96,12 +96,12 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
 // Smaller sizes need a unit, because a user who writes "--memory_limit 16" probably does not mean 16 bytes.
 constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
-// Returns true if a size can only be written with a unit.
+// Returns true if a size of this setting needs a unit, because it is small or not a whole number.
 bool needs_unit(const Setting& setting, double bytes) {
   return setting.info.unit == "bytes" && bytes > 0 && bytes < kLeastWithoutUnit;
 }
 
-// Refuses a small or fractional size without a unit. `text` is the size as it is written.
+// Throws if a small or fractional size has no unit. `text` is the size as the user wrote it.
 void require_unit(double count, std::string_view text, std::string_view where) {
   const bool is_whole = std::floor(count) == count;
   if (count <= 0 || (count >= kLeastWithoutUnit && is_whole)) return;
@@ -109,7 +109,7 @@ void require_unit(double count, std::string_view text, std::string_view where) {
               where, text, count, count, count, std::ceil(count));
 }
 
-// Splits words at commas. Blanks around words are ignored, and empty words are dropped.
+// Splits a text at commas. Blanks around the parts are ignored, and empty parts are dropped.
 StringList list_from_text(std::string_view text) {
   StringList words;
   while (!text.empty()) {

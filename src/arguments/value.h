@@ -56,7 +56,7 @@ void check_range(const Arguments& arguments, const Setting& setting, std::string
 // translates old names and lets later layers override earlier ones. Thread-safe: pure functions.
 
 struct Assignment {
-  std::string name;              // name as written, with underscores
+  std::string name;              // name of the setting as it was written, with underscores
   std::string where;             // start of error messages: "--learning_rate" or "run.yaml:3: learning_rate"
   nlohmann::ordered_json value;  // a text as on the command line if `is_text`, otherwise any JSON value
   bool is_text = false;

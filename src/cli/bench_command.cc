@@ -33,7 +33,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Writes to a temporary name first, so that a file with the final name is always complete.
+// Writes the text to a temporary file and renames it, so that a file with the final name is always complete.
 void write_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
@@ -151,7 +151,7 @@ class Bench {
             "; install torch and transformers, give another interpreter with --peer_python, or omit --peer");
   }
 
-  // Returns the reason why the program of --peer failed.
+  // Returns the reason why the program that --peer compares with failed.
   std::string peer_fault(const Child& child) const {
     if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
     const std::string said = child.last_line();
@@ -215,7 +215,8 @@ class Bench {
 
   // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
-    // row.json contains the result of earlier runs of the row. It is kept in case this run is interrupted.
+    // row.json contains the results of earlier runs of this row. It is kept, so that they are not lost if this run is
+    // interrupted.
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
@@ -381,7 +382,8 @@ class Bench {
     if (words_.json) print_json(texts.json);
   }
 
-  // Writes the plots, unless no row has figures to draw. Returns the end of the line that names the files.
+  // Writes the plots, unless no row has results to draw. Returns the end of the printed line that names the written
+  // files.
   std::string write_plots(const ExperimentReport& texts, const ExperimentOrigin& origin,
                           const std::string& stem) const {
     const bool has_figures = std::any_of(rows_.begin(), rows_.end(),

@@ -28,14 +28,14 @@ struct BenchWords {
   // If the name of a row contains one of these texts, its results from an earlier call are discarded.
   std::vector<std::string> rerun;
   int repeats = 0;                // smallest number of runs per row; 0 until read_bench_words() sets it
-  std::vector<std::string> more;  // additional arguments of every run
+  std::vector<std::string> more;  // arguments of `train` that are added to every run
 };
 
 // Converts the parsed command line of `bench`. Errors: kUsage if the options select no measurement or several at once,
 // or if a script does not exist.
 BenchWords read_bench_words(const CommandWords& words);
 
-// Returns the arguments that select the device, with their values.
+// Returns those of the arguments that select the device (such as --device), with their values.
 std::vector<std::string> device_arguments(const std::vector<std::string>& arguments);
 
 // Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
@@ -43,7 +43,7 @@ std::vector<std::string> device_arguments(const std::vector<std::string>& argume
 std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
                                          const std::vector<std::string>& texts);
 
-// Returns true if the name of the experiment contains one of the texts.
+// Returns true if the name of the experiment contains at least one of the texts.
 bool is_named(const Experiment& experiment, const std::vector<std::string>& texts);
 // Checks that every text is contained in the name of an experiment. Errors: kUsage, with the option and all names, for a text
 // that no name contains.

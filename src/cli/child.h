@@ -9,15 +9,17 @@
 
 namespace plimsoll::cli {
 
-// The properties of a child process that differ from those of this process.
+// Settings of a child process that can differ from those of this process.
 struct ChildSetup {
   // Open descriptors that become standard input, output and error of the child. For -1 the child uses the stream of
   // this process.
   int input = -1;
   int output = -1;
   int error = -1;
-  std::vector<std::string> environment = {};  // NAME=VALUE; if empty, the environment of this process
-  const sigset_t* signal_mask = nullptr;      // signals that the child blocks; if null, those of this process
+  // variables NAME=VALUE; if empty, the child gets the environment of this process
+  std::vector<std::string> environment = {};
+  // signals that the child blocks; if null, those that this process blocks
+  const sigset_t* signal_mask = nullptr;
   // If true, the child is in a new process group. Keys of the terminal such as Ctrl-C do not reach it there, but it may
   // write to the terminal.
   bool has_own_group = false;

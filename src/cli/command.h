@@ -110,7 +110,7 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input,
                        RunEvents& events);
 
-// Returns process_environment() with the locale of the program and the width of its output.
+// Returns process_environment() and, in addition, the locale of the program and the width of its output.
 Environment program_environment();
 // Returns the entry of a command in the table of commands. Requires: the table has it.
 const CommandInfo& command_named(std::string_view name);

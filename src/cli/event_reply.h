@@ -23,7 +23,7 @@ EventReply parse_event_reply(const std::string& line);
 // Throws kUsage with a message that contains the line of the reader and the reason why it cannot be accepted.
 [[noreturn]] void refuse_event_reply(const std::string& line, const std::string& reason);
 
-// Adds the requests in `added` to those in `control`.
+// Sets in `control` the requests that are set in `added`.
 void add_requests(const TrainControl& added, TrainControl& control);
 
 }  // namespace plimsoll::cli

@@ -24,10 +24,10 @@ class EventStream {
   static constexpr size_t kMostLineBytes = size_t{1} << 20;
   static constexpr int kStopPollMs = 100;
 
-  // Errors: kUsage if the descriptor is not open for writing.
+  // Creates a stream for an open descriptor. Errors: kUsage if the descriptor is not open for writing.
   explicit EventStream(int descriptor);
 
-  // Returns true until the reader has closed its end or the stream was given up.
+  // Returns false if the reader has closed its end or the stream was given up because the reader took no data.
   bool is_open() const { return is_open_; }
   bool is_socket() const { return is_socket_; }
   // Returns the reason why the stream ended, at the first call after the end; otherwise "".
@@ -62,7 +62,7 @@ class EventStream {
   int descriptor_;
   bool is_open_ = true;
   bool is_socket_ = false;
-  std::string waiting_;   // written lines that the reader has not taken
+  std::string waiting_;   // lines that were written but that the reader has not taken yet
   std::string received_;  // bytes from the reader that read_line() has not returned yet
   std::string closing_reason_;
 };

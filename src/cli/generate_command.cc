@@ -38,7 +38,7 @@ void print_figures(const Generator& generator, const Arguments& arguments) {
   print(format_memory(generator.memory()));
 }
 
-// Texts go to standard output, so the figures go to standard error.
+// Generated texts go to standard output, so speed and memory are printed to standard error.
 void say_figures(const Generator& generator) {
   if (generator.speed().num_prompts == 0) return;
   say(format_generation_speed(generator.speed()));

@@ -56,7 +56,7 @@ const char* stop_running() {
   return notice;
 }
 
-// Keeps errno over a signal handler, which may run between a failed call and the test of its errno.
+// Saves and restores errno in a signal handler. The handler may run between a failed call and the test of its errno.
 class ErrnoKeeper {
  public:
   ErrnoKeeper() = default;
@@ -92,7 +92,7 @@ void (*volatile sent_handler)(int) = nullptr;
 
 void on_sent_interrupt(int signal, siginfo_t* info, void*) {
   const ErrnoKeeper keeper;
-  // A positive code means that the kernel sent the signal, on behalf of the terminal.
+  // A positive signal code means that the kernel sent the signal, on behalf of the terminal.
   if (info->si_code > 0) return;
   if (sent_handler != nullptr) {
     sent_handler(signal);

@@ -9,7 +9,7 @@ namespace plimsoll::cli {
 // Must be called once at the start of main. If SIGINT was ignored at the start, a SIGINT sent by a process
 // ends this process from now on.
 void obey_sent_interrupts();
-// Returns true if SIGINT was ignored at the start, so that only a SIGINT that a process sends counts.
+// Returns true if SIGINT was ignored when the program started. Then only a SIGINT that another process sends is obeyed.
 bool obeys_only_sent_interrupts();
 // Sets the action of SIGINT; null means that it ends the process. `handler` may do only what is safe in a
 // signal handler.

@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
-constexpr int kNotExecutedCode = 127;  // exit code of a child whose program cannot be executed
+constexpr int kNotExecutedCode = 127;  // Exit code of a child process whose program cannot be executed.
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
 // How long the launcher waits, after a rank has failed because of another rank, for the rank that is the cause to fail.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
@@ -167,7 +167,7 @@ class RankRun {
       if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_in_system("make a pipe");
       process.error = Descriptor(ends[0]);
       writer = Descriptor(ends[1]);
-      // Only the reading end is non-blocking: the rank must be able to write all of its output.
+      // Only the reading end of the pipe is non-blocking: the rank must be able to write all of its output.
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       setup.input = setup.output = null.get();
       setup.error = writer.get();
@@ -186,7 +186,7 @@ class RankRun {
     }
   }
 
-  // Waits for a signal, for output of a rank, or for the next deadline.
+  // Waits for a signal, for error output of a rank, or for the next deadline.
   void wait_for_event() const {
     std::vector<pollfd> polled{{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const RankProcess& process : processes_) {
@@ -379,7 +379,7 @@ class RankRun {
   const RankCommand& command_;
   const SignalReader& signals_;
   const Variables& more_;
-  std::vector<RankProcess> processes_;  // by rank
+  std::vector<RankProcess> processes_;  // index is the rank
   int suspect_ = -1;                    // the rank whose failure is currently regarded as the cause
   int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;     // The rank that the messages name as the cause: cause_, or a stopped rank.

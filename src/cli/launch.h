@@ -19,7 +19,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // How to restart the ranks after a run has failed.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
-  std::string origin;   // "resuming from out/checkpoint-10", for the message
+  std::string origin;   // such as "resuming from out/checkpoint-10", for a message
 };
 
 struct RankCommand {
@@ -29,7 +29,8 @@ struct RankCommand {
   // when all ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
-  // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed. They may save.
+  // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed, in which they may save a
+  // checkpoint.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
 };
 

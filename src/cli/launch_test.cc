@@ -100,7 +100,7 @@ class LaunchedRun {
  private:
   [[noreturn]] void launch(const RankCommand& command) const {
     setpgid(0, 0);
-    // The shell that runs this test may have set these signals to be ignored.
+    // Restores the default actions, because the shell that runs this test may ignore these signals.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) std::signal(signal, SIG_DFL);
     const auto put = [&](const char* name, int stream) {
       dup2(open((folder_.path() + "/" + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644),
@@ -474,7 +474,7 @@ TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
   EXPECT_TRUE(error_of(with({"--nproc_per_node", "all"}), std::nullopt).starts_with("--nproc_per_node"));
 }
 
-// A signal may arrive between a call that fails and the test of its errno.
+// A signal may arrive between a call that fails and the test of its errno. The handler must keep errno.
 TEST(Launch, ASignalKeepsErrno) {
   const pid_t child = fork();
   if (child == 0) {

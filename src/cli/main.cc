@@ -161,7 +161,7 @@ namespace {
 void reserve_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
-    // open() returns the lowest free number, which is that of the closed stream.
+    // open() returns the lowest free descriptor, which is that of the closed stream.
     static_cast<void>(open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
 }
@@ -171,7 +171,8 @@ void reserve_standard_streams() {
 int main(int argc, char** argv) {
   reserve_standard_streams();
   plimsoll::cli::obey_sent_interrupts();
-  // Without the signal, writing beyond the limit for the size of files returns an error, as a full disk does.
+  // If SIGXFSZ is ignored, writing beyond the size limit of files returns an error, as on a full disk, instead of
+  // ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

@@ -22,7 +22,7 @@ struct MonitorWords {
   bool topology = false;
 };
 
-// At most one day; the limit avoids overflow in the arithmetic of the clock.
+// The longest interval is one day. The limit avoids overflow in the arithmetic of the clock.
 constexpr double kMaxSeconds = 86400;
 
 std::optional<double> seconds(const std::string& text) {

@@ -43,7 +43,7 @@ bool is_smart_terminal(int descriptor) {
   return isatty(descriptor) != 0 && variable("TERM") != "dumb";
 }
 
-// https://no-color.org: any value that is not empty disables colour.
+// The standard https://no-color.org: NO_COLOR disables colour if it is set to any value that is not empty.
 bool has_colour() {
   static const bool answer = is_smart_terminal(STDERR_FILENO) && variable("NO_COLOR").empty();
   return answer;
@@ -94,7 +94,7 @@ int terminal_columns() {
   constexpr int kUnknown = 100;
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknown;
-  // The last column stays empty, because some terminals start a new line after it.
+  // The last column of the terminal stays empty, because some terminals start a new line after it.
   return std::min(kMost, size.ws_col - 1);
 }
 

@@ -26,7 +26,7 @@ int plan_table(const CommandWords& words, const Arguments& arguments) {
   return 0;
 }
 
-// Returns --prompt_length, or 0 if it is not given.
+// Returns the value of --prompt_length, or 0 if it is not given.
 int64_t prompt_length(const CommandWords& words) {
   if (!words.has("prompt_length")) return 0;
   const std::string text = words.value("prompt_length");

@@ -1,4 +1,4 @@
-// Shows the progress of a run to a person: a bar on a terminal, plain lines elsewhere.
+// Shows the progress of a run: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>

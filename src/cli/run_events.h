@@ -56,7 +56,7 @@ class RunEvents {
   std::unique_ptr<Stream> stream_;
 };
 
-// Refuses --event_replies, which a run of several processes does not take. Errors: kUsage.
+// Throws if --event_replies is given, because a run of several processes does not support it. Errors: kUsage.
 void require_no_replies(const Arguments& arguments);
 
 }  // namespace plimsoll::cli

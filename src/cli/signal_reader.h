@@ -10,10 +10,10 @@
 
 namespace plimsoll::cli {
 
-// Throws kDevice with the action that failed and the text of errno.
+// Throws kDevice with a message that names the failed action and contains the text of errno.
 [[noreturn]] void fail_in_system(const std::string& action);
 
-// Owns an open descriptor.
+// Owns an open file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -37,7 +37,7 @@ class Descriptor {
 // one object exists at a time.
 class SignalReader {
  public:
-  // Errors: kDevice.
+  // Blocks the signals and opens the descriptor. Errors: kDevice.
   SignalReader();
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;
@@ -45,7 +45,8 @@ class SignalReader {
 
   // Returns the file descriptor to poll: it is readable if a signal has arrived.
   int descriptor() const { return reader_.get(); }
-  // The signals that were blocked before, which a child must block instead of those of this process.
+  // Returns the signals that were blocked before this object was created. A child process must block these and no
+  // others.
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;

@@ -79,7 +79,7 @@ void follow_launcher(Arguments& arguments) {
   arguments.max_restarts = 0;
 }
 
-// Writes the files that --html and --trace name.
+// Writes the HTML report and the trace of a run to the files that --html and --trace name.
 void write_report_files(const Trainer& trainer, const Arguments& arguments) {
   if (!arguments.html.empty()) write_text(report_html({arguments.output_dir}), "--html", arguments.html);
   if (arguments.trace.empty()) return;
@@ -167,7 +167,7 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   const auto stop_by_signals = [&] {
     stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
                                kStopNotice);
-    // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
+    // A dry run has nothing to save, and the program that reads its output may end early: `train --dry_run | head`.
     if (!arguments.dry_run) catch_signals();
   };
   // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state

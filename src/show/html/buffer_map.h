@@ -20,7 +20,7 @@ struct MapBuffer {
   Purpose purpose = Purpose::kTemporary;
   int64_t offset = 0;
   int64_t bytes = 0;
-  uint32_t first = 0;  // the positions of the first and the last op at which it is live
+  uint32_t first = 0;  // positions of the first and the last op at which the buffer is in use
   uint32_t last = 0;
   bool is_persistent = false;
 };
@@ -38,7 +38,7 @@ struct BufferMap {
   std::vector<std::string> ops = {};  // name of each op, in the order in which the ops run
   std::vector<MapSegment> segments = {};
   std::vector<MapBuffer> buffers = {};
-  uint32_t peak = 0;  // the op at which the most bytes are live, as in MemoryAnatomy::peaks
+  uint32_t peak = 0;  // position of the op at which the most bytes are in use, as in MemoryAnatomy::peaks
 
   size_t num_ops() const { return ops.size(); }
   int64_t live_bytes(uint32_t op) const;

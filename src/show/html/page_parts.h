@@ -57,7 +57,7 @@ class PageChart {
     double high = 1;
     std::string label = {};
   };
-  // Requires: low < high on both axes, all finite.
+  // Creates a chart with two axes. Requires: low < high on both axes, all finite.
   PageChart(Axis x, Axis y, std::string name, std::string css_class = "");
 
   double x(double value) const { return kSide * (value - x_.low) / (x_.high - x_.low); }

@@ -28,11 +28,11 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 // One run or plan. JSON values that are missing are null.
 struct ReportSource {
-  std::string name = {};        // the folder of the run, or the model of the plan
-  nlohmann::json plan = {};     // plan.json
-  nlohmann::json report = {};   // report.json
+  std::string name = {};        // path of the folder of the run, or name of the model of the plan
+  nlohmann::json plan = {};     // content of plan.json
+  nlohmann::json report = {};   // content of report.json
   nlohmann::json memory = {};   // memory.json; null for a plan
-  nlohmann::json results = {};  // all_results.json
+  nlohmann::json results = {};  // content of all_results.json
   nlohmann::json profile = {};  // profile.json; null for a run without --profile
   std::vector<LogRecord> history = {};
   std::optional<BufferMap> map = {};

@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every event has the fields that the format requires, and slices of one track do not overlap.
+// Checks that every event of a trace has the fields that the format requires, and that slices of one track do not
+// overlap.
 void expect_trace(const Json& trace, const Plan& plan, const ProgramPlan& program) {
   ASSERT_TRUE(trace["traceEvents"].is_array());
   std::map<int, double> end_of_track;

@@ -20,14 +20,15 @@ constexpr int kNames = 330;  // left edge of the first panel
 constexpr int kBetween = 84;
 constexpr int kRight = 86;      // free space to the right of the rightmost panel
 constexpr int kLine = 16;       // line height of the caption
-constexpr double kNumber = 44;  // width of a four-digit number and its distance from the bar
+constexpr double kNumber = 44;  // width of a number of four digits and of its distance from the bar
 constexpr std::string_view kInk = "#222222";
 constexpr std::string_view kPale = "#666666";
 constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kOurs = "#0072B2";
 constexpr std::string_view kPeers = "#E69F00";
 
-// The largest number of characters of a line of the caption, of a name on one line, and of a name on two lines.
+// The largest number of characters in a line of the caption, in a name on one line, and in each line of a name on two
+// lines.
 constexpr size_t kCaptionColumns = 190;
 constexpr size_t kNameColumns = 44;
 constexpr size_t kSmallNameColumns = 54;
@@ -253,7 +254,7 @@ class Drawing {
     // the number.
     const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
     write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
-    // Hugging Face's Trainer is not evaluated, so it has no bar for the metric.
+    // Hugging Face's Trainer trains but does not evaluate in this comparison, so it has no bar for the metric.
     if (!has_peers_ || &bar == &band.metric) return;
     const double peer_y = y + heights_.bar;
     const double peer_length = bar.peer.value_or(0) * scale;

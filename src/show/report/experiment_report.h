@@ -33,7 +33,8 @@ struct PredictionErrors {
 };
 
 struct ExperimentSummary {
-  // The name of the first row that ran. If no row ran, all fields are empty.
+  // Name of the first row that ran, with which the others are compared. If no row ran, all fields of the summary are
+  // empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
   // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both rows. If a
@@ -57,10 +58,10 @@ struct ExperimentSummary {
 
 ExperimentSummary summarize(const std::vector<ExperimentRow>& rows);
 
-// Returns the first row that ran, the reference of the others, or nullptr if no row ran.
+// Returns the first row that ran, with which the other rows are compared; nullptr if no row ran.
 const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
 
-// Returns value / reference, or 0 if there is no reference.
+// Returns value / reference; 0 if the reference is 0.
 double ratio(double value, double reference);
 
 // Formats the table with at most 100 columns and a newline at the end. A name longer than its column
@@ -76,17 +77,18 @@ std::string experiment_summary(const std::vector<ExperimentRow>& rows);
 // Returns a CSV file: a header and one line per row.
 std::string experiment_csv(const std::vector<ExperimentRow>& rows);
 
-// Version 2 added the date, program, machine and summary.
+// Version of the format of the JSON file. Version 2 added the date, program, machine and summary.
 inline constexpr int kExperimentJsonVersion = 2;
 
 nlohmann::json experiment_row_object(const ExperimentRow& row);
-// Parses a row, also of versions before 2. Errors: nlohmann::json::exception if the object has another form.
+// Parses a row of the JSON file. Files of version 1 are accepted too. Errors: nlohmann::json::exception if the object
+// has another form.
 ExperimentRow experiment_row_of(const nlohmann::json& object);
 
-// Returns the predictions of the rows, next to what the source documents measured.
+// Returns the predictions of the rows, next to the values that Hugging Face's page states, as JSON.
 std::string planned_experiment_json(const ExperimentPlan& plan);
 
-// Returns the file: origin, summary and rows.
+// Returns the JSON file with origin, summary and rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 // Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people with any

@@ -64,7 +64,7 @@ bool has_evaluation(const std::vector<ExperimentRow>& rows) {
   });
 }
 
-// Returns the names of the metrics in the rows, without those for speed.
+// Returns the names of the evaluation metrics in the rows, without those about speed.
 std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
   std::set<std::string> names;
   for (const ExperimentRow& row : rows) {
@@ -155,14 +155,15 @@ std::string yes_or_no(double gain) {
   return gain <= 0.98 ? "costs" : "no";
 }
 
-// Returns a verdict on a speed only if its difference exceeds the spread of the runs.
+// Returns "yes" or "no" to the question if the method improves the speed, or "unclear" if the difference is within the
+// spread of the runs.
 std::string speed_verdict(const MethodGain& gain) {
   const std::string verdict = yes_or_no(gain.speed);
   if (!gain.spread) return "run once";
   return verdict != "no" && std::fabs(gain.speed - 1) <= *gain.spread ? "unclear" : verdict;
 }
 
-// Names the rows whose speeds differ too much between their runs.
+// Returns a sentence with the names of the rows whose runs differ too much in speed.
 std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
   std::string names;
   for (const ExperimentRow& row : rows) {
@@ -175,7 +176,7 @@ std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
                   100 * kSteadySpread, names));
 }
 
-// Formats a speed and a memory with their ratios to those of the first row.
+// Formats the speed and the memory of a row, each with its ratio to that of the first row.
 std::string planned_columns(double samples_per_s, double first_samples_per_s, int64_t size_mib,
                             int64_t first_mib) {
   if (size_mib == 0) return fmt::format(" {:>6} {:>5} {:>6} {:>4}", "-", "", "-", "");

@@ -56,7 +56,7 @@ std::string count_or_dash(int64_t count) {
   return count > 0 ? fmt::format("{}", count) : "-";
 }
 
-// Quotes a word for the shell if necessary.
+// Adds quotes to a word of a command line if the shell would interpret its characters.
 std::string quoted(const std::string& word) {
   return word.find_first_of("*?[ ") == std::string::npos ? word : "'" + word + "'";
 }
@@ -75,7 +75,7 @@ std::string command_of(const FitRow& row, const FitTableContext& context) {
   return format_program(context) + " " + context.command + " " + words_of(row);
 }
 
-// Returns the first rows, at most `most`, of those that fit into the memory.
+// Returns the first rows of the report, at most `most`, without those that do not fit into the memory.
 std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
   const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);
@@ -223,7 +223,7 @@ Column batch_column(const std::vector<const FitRow*>& rows) {
   });
 }
 
-// Returns the columns of the effect on training, the memory and the speed.
+// Returns the three columns with the effect on training, the memory and the speed.
 std::vector<Column> figures_of(const std::vector<const FitRow*>& rows) {
   return {
       column_of(rows, "trains", "", [](const FitRow& row) { return left_aligned(format_trainable(row), 8); }),

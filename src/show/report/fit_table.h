@@ -15,8 +15,8 @@ struct FitTableContext {
   // arguments that the user must supply: "FILE: the training data"; may be empty
   std::string to_fill_in = {};
   bool compares_cards = false;
-  bool is_plan_only =
-      false;  // released programs do not support the card of the rows, so runs on it can only be planned
+  // true if released programs do not support the card of these rows, so that runs on it can only be planned
+  bool is_plan_only = false;
   int64_t epoch_samples = 0;
 };
 

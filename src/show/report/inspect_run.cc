@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The files that a run writes are small; a larger file contains data.
+// Files that a run writes are smaller than this limit. A larger file must be data.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 std::string read_small_file(const std::string& path) {
@@ -46,7 +46,7 @@ bool is_log_record(const Json& record) {
   return true;
 }
 
-// Returns the records of a text with one record per line, or none if a line is not a record of a log.
+// Returns the log records in a text with one record per line, or nothing if a line is not a log record.
 std::vector<Json> log_records(std::string_view text) {
   std::vector<Json> records;
   while (!text.empty()) {

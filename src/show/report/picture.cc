@@ -89,7 +89,7 @@ bool is_drawn(const PlotPoint& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
-// Returns the commands of an SVG path through the points, with gaps at points that are not finite.
+// Returns the commands of an SVG path through the points. Points that are not finite leave a gap.
 std::string path_of(const std::vector<PlotPoint>& points) {
   std::string path;
   bool pen_down = false;

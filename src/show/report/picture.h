@@ -45,7 +45,7 @@ class Picture {
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
   // Draws a text that reads from bottom to top and whose middle is at (x, y).
   void upward_text(double x, double y, std::string_view words, double size, std::string_view colour);
-  // Adds the shapes and texts of another picture.
+  // Draws the shapes and texts of another picture on top of this one.
   void append(const Picture& other);
 
   // Returns the complete SVG file with a newline at the end.
@@ -78,7 +78,7 @@ class Picture {
 
 // Returns the colour "#rrggbb" that plots and reports use for a purpose of memory, such as weights.
 std::string_view purpose_colour(Purpose purpose);
-// Returns the colour of line `i` of a plot with several lines.
+// Returns the colour of the line with index `i` in a plot with several lines.
 std::string_view line_colour(size_t i);
 
 // The functions below return the plots of a run as SVG: loss and metrics over the steps, and memory over the time of

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kStageWidth = 33;
 
-// Formats "0 to 3", or "3" for a single layer.
+// Formats a range of layers: "0 to 3", or "3" for a single layer.
 std::string describe_layers(int64_t first, int64_t count) {
   const int64_t last = first + count - 1;
   return count == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", first, last);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Converts "saved for the backward pass" to "saved_for_the_backward_pass".
+// Converts a name to a key: "saved for the backward pass" to "saved_for_the_backward_pass".
 std::string key_of(std::string_view name) {
   std::string key;
   for (unsigned char c : name) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';

@@ -61,7 +61,7 @@ std::string describe_division(const RankOptions& ranks) {
   return "";
 }
 
-// Describes the ranks that train on the same batches: "2 ranks that are the stages of a pipeline".
+// Describes the ranks that train on the same batches, such as "2 ranks that are the stages of a pipeline".
 std::string describe_group(const RankOptions& ranks) {
   const std::string_view kinds =
       ranks.divides_rows() ? "tensor and sequence parallelism" : "tensor parallelism";
@@ -99,7 +99,7 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
-// Returns true if several ranks train, so that describe_ranks() applies.
+// Returns true if several ranks train, so that the table has to describe them.
 bool trains_on_ranks(const Plan& plan) {
   return plan.trains() && plan.request.ranks.count > 1;
 }
@@ -178,7 +178,7 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-// Returns "gradients (bf16, fp32)" if not all gradients are in fp32.
+// Returns the name of the table row for gradients: "gradients (bf16, fp32)" if not all gradients are fp32.
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.trains() && plan.request.precision.activation_dtype) {
@@ -189,7 +189,7 @@ std::string gradient_label(const Plan& plan) {
   return types.empty() ? name : fmt::format("{} ({})", name, types);
 }
 
-// Removes the last row if it has no bytes in any phase.
+// Removes the last row of the table if it is zero in every phase.
 void drop_if_empty(std::vector<Row>& rows) {
   const std::vector<int64_t>& bytes = rows.back().bytes;
   if (std::all_of(bytes.begin(), bytes.end(), [](int64_t one) { return one == 0; })) rows.pop_back();
@@ -310,7 +310,8 @@ std::string describe_disk(const Plan& plan, size_t columns) {
                  columns);
 }
 
-// Describes the memory for saves in the background on a GPU; "" on a CPU, where the table contains this memory.
+// Describes the host memory into which a GPU's checkpoint is copied so that it can be written in the background.
+// Returns "" for a CPU, whose memory table contains it.
 std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
   if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
   return wrapped(

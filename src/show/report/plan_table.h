@@ -21,7 +21,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
 // Formats the five lines of the plan that `train` prints: model, batch with the estimated speed, memory, its largest purposes, and
 // peak. A run of several ranks also has one or two lines that describe them. Each has at most 100 columns.
 std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
-// Formats the line of the plan that `eval` and `predict` print.
+// Formats the one line of the plan that `eval` and `predict` print.
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 
 // Formats the cheapest ways to save memory: for each the argument to add, the bytes that it saves according to a plan, and its
@@ -68,7 +68,7 @@ std::string recompute_table(const Plan& plan, size_t columns);
 // end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
 // newline.
 std::string memory_outcome_table(const MemoryFigures& figures);
-// Returns the last line of memory_outcome_table() without its line feed. It states if the prediction was right.
+// Returns the last line of memory_outcome_table() without a newline. It states whether the prediction was right.
 std::string memory_verdict(const MemoryFigures& figures);
 
 }  // namespace plimsoll

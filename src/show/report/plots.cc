@@ -138,7 +138,7 @@ std::string_view purpose_colour(Purpose purpose) {
 }
 
 std::string_view line_colour(size_t i) {
-  // Okabe and Ito's colours without yellow, which is hard to see as a line.
+  // Okabe and Ito's colours for lines. Yellow is omitted, because a yellow line is hard to see.
   constexpr std::array<std::string_view, 6> kLineColours{"#0072B2", "#D55E00", "#009E73",
                                                          "#CC79A7", "#E69F00", "#56B4E9"};
   return kLineColours[i % kLineColours.size()];

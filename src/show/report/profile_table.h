@@ -14,7 +14,7 @@ struct ProfileContext {
   // Number of steps in which a bucket ran for the first time. The figures exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
   double step_ms = 0;  // wall time of a step; 0 if unknown
-  // Measured peak rate of the device, with which the rates are compared; 0 if unknown.
+  // Measured peak rate of the device, with which the reached rates are compared; 0 if unknown.
   double peak_gflops = 0;
   double peak_gb_per_s = 0;
 };
@@ -31,7 +31,7 @@ std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const do
 // "flops", "bytes"}]}, with ops in the order of the schedule; "ms", "flops" and "bytes" are sums over all
 // runs in a step.
 
-// Formats the data of profile_table() with an indent of two spaces and a newline at the end.
+// Formats the data of profile_table() as JSON with an indent of two spaces and a newline at the end.
 std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                          const ProfileContext& context);
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// The characters that a terminal or a log can show.
+// Selects the characters that a terminal or a log can show: Unicode or only ASCII.
 enum class Characters : uint8_t { kUnicode, kAscii };
 
 // Formats bytes in MiB: "1278.4"; "-" for 0.
@@ -46,11 +46,12 @@ struct ProgressFigures {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_s = 0;                             // tokens without padding
-  std::optional<double> model_flops_utilization = {};  // 0 to 1; shown if known
-  int64_t memory_bytes = 0;                            // planned memory
+  double tokens_per_s = 0;  // without padding
+  // Share of the device's peak rate of floating-point operations that the model reaches, from 0 to 1. Not shown if unset.
+  std::optional<double> model_flops_utilization = {};
+  int64_t memory_bytes = 0;  // planned memory
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative if unknown
+  double remaining_s = -1;  // estimated time until the end; negative if unknown
 };
 
 // Formats "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 <

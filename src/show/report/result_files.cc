@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A double represents every integer below this value exactly.
+// A double represents every integer below this value (2^53) exactly.
 constexpr double kLargestWhole = 9007199254740992.0;
 
 bool counts_whole(std::string_view key) {

@@ -21,7 +21,7 @@
 
 namespace plimsoll {
 
-// Returns the value of a metric as in Trainer's files.
+// Returns the value of a metric as JSON, as it is written in the files of Hugging Face's Trainer.
 nlohmann::json metric_json(std::string_view key, double value);
 
 // Returns train_results.json, eval_results.json, predict_results.json or all_results.json: indent 4, sorted

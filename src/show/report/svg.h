@@ -30,7 +30,7 @@ struct PlotText {
 
 class SvgPlot {
  public:
-  // Requires: low < high on both axes, all finite.
+  // Creates a plot. Requires: low < high on both axes, all finite.
   SvgPlot(PlotText text, double x_low, double x_high, double y_low, double y_high);
 
   // Draws a line through the points, with a gap at points that are not finite. `dashes` is SVG's
