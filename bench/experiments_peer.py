@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a row of `plimsoll bench --peer`: passes the same arguments to Hugging Face's Trainer. Writes one JSON file.
+"""Runs one row of `plimsoll bench --peer` with Hugging Face's Trainer and the same arguments. Writes one JSON file.
 
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
        experiments_peer.py --check    # checks if it can run; exit code 0 or the reason in the last line
@@ -130,7 +130,7 @@ def own_optimizer(model, arguments, options):
 
 
 def prepared(model, options):
-    """Applies the arguments of a row that concern the model and not Trainer."""
+    """Returns the model after it has applied the arguments of a row that concern the model and not Trainer."""
     import torch
     if options.get("dtype", "float32") == "bfloat16":
         model = model.to(torch.bfloat16)
@@ -193,7 +193,7 @@ def device_of_row(out):
 
 
 def wanted_precision(options):
-    """Returns the type of the products of a row. Weights in bf16 are multiplied as they are; the measured product has fp32 operands."""
+    """Returns the type of the matrix products of a row. Products of bf16 weights are not measured, because they are in bf16."""
     for name in ("bf16", "fp16", "tf32"):
         if options.get(name, "False") in ("True", "true", "1"):
             return name

@@ -20,8 +20,9 @@ pkg_check_modules(CAIRO cairo)
 # For downloads too, only headers are needed. The libraries are opened when something is downloaded.
 pkg_check_modules(CURL REQUIRED libcurl)
 pkg_check_modules(LIBCRYPTO REQUIRED libcrypto>=3)
-# Optional: without them, Parquet and Arrow files are refused with the way to convert them. PLIMSOLL_ARROW_ROOT names a folder with
-# include/ and the libraries, such as that of the Python package pyarrow, which has no CMake files.
+# The Arrow libraries are optional. Without them, Parquet and Arrow files are refused with a message that explains how
+# to convert them. PLIMSOLL_ARROW_ROOT names a folder with include/ and the libraries, such as that of the Python
+# package pyarrow, which has no CMake files.
 option(PLIMSOLL_ARROW "Read Parquet and Arrow files, where Apache Arrow is found" ON)
 set(PLIMSOLL_ARROW_ROOT "" CACHE PATH "Folder with the headers and libraries of Apache Arrow")
 add_library(plimsoll_arrow INTERFACE)

@@ -7,8 +7,8 @@ if(PLIMSOLL_WERROR)
   target_compile_options(plimsoll_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
-# Instrumented builds use -O1 for every build type (the last -O of a command line counts): their code is
-# checked, not measured, and builds in half the time. Reports need only line tables as debug information.
+# Builds with sanitizers use -O1 for every build type (the compiler uses the last -O of a command line). Their speed is
+# not measured, and they build in half the time. Line tables (-g1) are all the debug information that reports need.
 if(PLIMSOLL_SANITIZE)
   target_compile_options(plimsoll_flags INTERFACE
     -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all)

@@ -1,8 +1,8 @@
 # The files that `cmake --install` installs, and the target `plimsoll_product` that builds them.
 #
-# Other programs link one shared library, libplimsoll. The libraries of the implementation and those that
-# they need stay private, so a user's project sees only headers and plimsoll::plimsoll. The command line links
-# them statically: it starts faster, and the file runs from anywhere.
+# Other programs link one shared library, libplimsoll. It contains all static libraries of the implementation, so a
+# user's project needs only the public headers and the target plimsoll::plimsoll. The program `plimsoll` links the
+# static libraries itself: it starts faster, and its file runs in any folder.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

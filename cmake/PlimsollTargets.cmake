@@ -1,16 +1,16 @@
-# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. APART, here and below: never several
-#   sources compiled as one (PLIMSOLL_UNITY), for sources that use a name twice. A folder that sets PLIMSOLL_LIBRARIES_APART says so
-#   for all its libraries.
+# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. With PLIMSOLL_UNITY several sources are
+#   compiled as one, except with APART, which is needed if two sources define the same name. A folder that sets
+#   PLIMSOLL_LIBRARIES_APART requests this for all its libraries. APART has the same meaning below.
 # plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
-#   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
-#   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
-#   slow_sanitized, which .ci/run leaves out of its sanitized tests; NOT_SANITIZED keeps a test that cannot hold under any
-#   sanitizer out of those builds.
+#   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is the approximate duration of a long
+#   test: CTest starts such tests first, so that it need not wait for one of them at the end. WHY is the reason, in a sentence:
+#   SLOW_SANITIZED adds the label slow_sanitized, whose tests .ci/run does not run under sanitizers; NOT_SANITIZED excludes a
+#   test that cannot pass under any sanitizer from builds with sanitizers.
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
-# Up to eight sources of the target are compiled as one, which saves reading the same headers: a fresh build takes about two thirds of
-# the time. scripts/check_tidy.sh sets PLIMSOLL_UNITY=OFF, because clang-tidy reads single sources.
+# Up to eight sources of the target are compiled as one, so that the compiler reads common headers only once. A complete build then takes
+# about two thirds of the time. scripts/check_tidy.sh sets PLIMSOLL_UNITY=OFF, because clang-tidy reads single sources.
 function(plimsoll_compile_as_one target apart)
   if(PLIMSOLL_UNITY AND NOT apart)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
@@ -118,8 +118,8 @@ function(plimsoll_bench name)
 endfunction()
 
 # plimsoll_fuzz(NAME SOURCES ... DEPS ... [DICTIONARY FILE]): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and
-# clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more. The
-# dictionary, words of the format that it reads, is put next to the program under the program's name.
+# clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; with PLIMSOLL_SANITIZE=ON it finds more
+# errors. The dictionary contains words of the format that the fuzzer parses. It is copied next to the program as NAME.dict.
 function(plimsoll_fuzz name)
   if(NOT PLIMSOLL_BUILD_FUZZ)
     return()

@@ -1,4 +1,4 @@
-"""The cases of compare.py: models, precisions and batches; texts of known lengths; the largest difference of two losses."""
+"""Defines the cases of compare.py (models, precisions, batches), texts of known lengths, and the permitted difference of two losses."""
 import json
 import math
 import os

@@ -1,4 +1,4 @@
-"""Lower bounds of the time of a step on a card, from the speed of PyTorch's products, attention and copies on it."""
+"""Computes lower bounds of the time of a step on a GPU, from the speed of PyTorch's matrix products, attention and copies on it."""
 import math
 import statistics
 

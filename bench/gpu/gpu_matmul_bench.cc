@@ -1,6 +1,6 @@
-// Measures the matrix products of a training step of BERT-large on this card in each precision: the library's
-// first choice of algorithm and the best of its proposals, as measured by a run with --tuning_cache, and the
-// sum over the step.
+// Measures the matrix products of a training step of BERT-large on this card in each precision: with the algorithm that
+// the library proposes first, and with the fastest of its proposals, which a run with --tuning_cache would choose. It
+// prints both times per product and their sums over the step.
 //
 //   gpu_matmul_bench [tokens] [precision]     default: 2048 tokens, all of fp32, tf32, tf32x3, bf16
 #include <fmt/format.h>

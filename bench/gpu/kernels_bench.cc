@@ -1,7 +1,8 @@
-// Compares the memory-bound CUDA kernels with the bytes that their contracts say they move, at the sizes of
-// BERT-large. Prints the time and bandwidth of each, and the bandwidth as a share of a device-to-device copy
-// on this card: of a copy of 512 MiB, which shows the limit of the memory, and ("same size") of a copy that
-// moves as many bytes as the kernel, which shows the limit of a launch of that size.
+// Measures the memory bandwidth of the memory-bound CUDA kernels at the sizes of BERT-large. The number of bytes that a
+// kernel moves is the one that the comment in its header states. Prints the time and bandwidth of each, and the
+// bandwidth as a share of a device-to-device copy on this card: of a copy of 512 MiB, which shows the limit of the
+// memory, and ("same size") of a copy that moves as many bytes as the kernel, which shows the limit of a launch of that
+// size.
 //
 //   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //

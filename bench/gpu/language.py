@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares language models with Hugging Face on one GPU: training with Trainer, LoRA with PEFT, and generation.
+"""Compares Plimsoll's speed and memory for language models with Hugging Face on one GPU: Trainer, LoRA with PEFT, and generation.
 
 usage: language.py PROGRAM [--cases NAMES] [--pairs N]
 

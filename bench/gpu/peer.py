@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer's side of bench/gpu/compare.py: Hugging Face Trainer and PyTorch on this GPU, one task per process, JSON last.
+"""Runs one task of bench/gpu/compare.py with Hugging Face's Trainer or PyTorch on this GPU, and prints JSON as the last line.
 
 usage: peer.py train|first_step|eval CASE_AS_JSON DEVICE | make FOLDER | loss FOLDER FILE.tsv PRECISION DEVICE
                | ceilings WANTED_AS_JSON DEVICE | versions

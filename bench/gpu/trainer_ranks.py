@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer's side of bench/gpu/many.py: Hugging Face Trainer on several GPUs, with DistributedDataParallel or FSDP.
+"""Runs one case of bench/gpu/many.py with Hugging Face's Trainer on several GPUs, with DistributedDataParallel or FSDP.
 
 usage: torchrun --nproc_per_node N trainer_ranks.py CASE_AS_JSON ddp|fsdp
 

@@ -1,4 +1,4 @@
-"""Processes that compare.py starts and watches: their output with its times, and the used memory of the GPU meanwhile."""
+"""Runs the processes of compare.py, and records the time of each line of their output and the memory used on the GPU."""
 import ctypes
 import json
 import os

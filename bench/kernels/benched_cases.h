@@ -1,7 +1,8 @@
-// The plans whose ops kernel_rows_bench runs: small models of every kind with every loss, optimizer, precision and adapter, in sizes
-// that are large enough for times. A row of the kernel catalog is benched if it accepts the types and sizes of an op of one of these
-// plans, so that a new row is benched without a line of code. tests/benchmarks/benched_rows_test.cc reports a row that no plan
-// reaches. Thread-safe: values and pure functions.
+// The plans whose ops kernel_rows_bench runs: small models of every kind with every loss, optimizer, precision and
+// adapter, in sizes that are large enough to measure times. A row of the kernel catalog is one implementation of a
+// kernel. It is measured if it accepts the types and sizes of an op of one of these plans, so a new row needs no code
+// here. tests/benchmarks/benched_rows_test.cc reports a row that no plan reaches. Thread-safe: values and pure
+// functions.
 #pragma once
 
 #include <string>

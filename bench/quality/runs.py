@@ -1,4 +1,4 @@
-"""Fine-tuning a pretrained encoder on labelled text, by Hugging Face's Trainer and by Plimsoll, with the same arguments.
+"""Fine-tunes a pretrained encoder on labelled text with Hugging Face's Trainer and with Plimsoll, with the same arguments.
 
 Code that loss_curves.py and accuracy.py share; it does not judge results. PyTorch and transformers are only imported in the
 process that runs Trainer.
@@ -39,7 +39,7 @@ class TrainerRuns:
         return [dict(input_ids=ids, labels=self.labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
 
     def run(self, seed, arguments, evaluation=None, dtype="float32", adapt=lambda model: model):
-        """Returns (loss of every logged step, accuracy on `evaluation` or None). adapt: changes the model before training."""
+        """Trains the model that `adapt` returns. Returns (loss of every logged step, accuracy on `evaluation` or None)."""
         import torch
         from transformers import (AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainerCallback,
                                   TrainingArguments, set_seed)

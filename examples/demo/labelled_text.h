@@ -1,6 +1,6 @@
-// Rows of text with a label, and the tab-separated files that contain them: a header "sentence<TAB>label",
-// then one row per line. It is not a general reader: fields contain no tabs, quotes or line ends, because
-// make_dataset wrote them. Thread-safe: values.
+// Rows of text with a label, and the tab-separated files that contain them: a header "sentence<TAB>label", then one row
+// per line. The reader supports only files that make_dataset wrote, whose fields contain no tabs, quotes or line ends.
+// Thread-safe: values.
 #pragma once
 
 #include <span>

@@ -11,8 +11,8 @@
 namespace plimsoll::demo {
 namespace {
 
-// Returns the number of bits of an id plus one. Ids are increased by one in keys, so that no key of an n-gram begins with zeros
-// only.
+// Returns the number of bits that an id takes in the key of an n-gram. Keys contain ids plus one, so that no id is zero
+// and n-grams of different lengths have different keys.
 int bits_of(int64_t vocab_size) {
   return std::max(1,
                   static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(0, vocab_size)))));

@@ -1,6 +1,6 @@
-// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman, "An empirical study of
-// smoothing techniques for language modeling", 1998, section 3). It knows no transformer and reads the same tokens. Not thread-safe while it
-// is filled; afterwards reads are.
+// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman,
+// "An empirical study of smoothing techniques for language modeling", 1998, section 3). It reads the same tokens as the
+// transformer with which it is compared. Not thread-safe while it is filled; afterwards reads are.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ class NgramModel {
   // Returns the largest order whose n-grams fit into keys of 64 bits: 5 for 2048 tokens.
   static int longest_order(int64_t vocab_size);
 
-  // Returns the probability of `token` after a text, of which at most the last order - 1 tokens count. The probabilities of all tokens add up
-  // to 1.
+  // Returns the probability of `token` after a text, of which the model uses only the last order - 1 tokens. The
+  // probabilities of all tokens add up to 1.
   double probability(std::span<const int32_t> past, int32_t token) const;
 
  private:
@@ -62,8 +62,8 @@ struct TextScore {
   // with different tokenizers comparable.
   double bits_per_byte(int64_t num_bytes) const;
 };
-// Computes the score of a text in blocks. The n-gram model may use tokens before a block, which a language model with blocks
-// may not; this favours the n-gram model.
+// Computes the score of a text that is divided into blocks. The n-gram model may use tokens before a block, which a
+// language model cannot; this is an advantage for the n-gram model.
 TextScore score_text(const NgramModel& model, std::span<const int32_t> text, int64_t block_size);
 
 }  // namespace plimsoll::demo

@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 45> kLabels = {
     "verb.perception",  "verb.possession",    "verb.social",
     "verb.stative",     "verb.weather",       "adj.ppl"};
 
-// Returns the text without leading, trailing and repeated blanks, control characters and quotes, because a
-// reader of TSV gives quotes a meaning.
+// Returns the text without leading, trailing and repeated blanks, control characters and quotes. Quotes are removed
+// because readers of TSV files interpret them.
 std::string cleaned(std::string_view text) {
   std::string result;
   for (const char c : text) {

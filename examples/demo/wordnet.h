@@ -24,8 +24,8 @@ struct Definition {
 // text. Errors: std::runtime_error with `name` and the line if a line does not have that format.
 std::vector<Definition> read_definitions(std::istream& file, std::string_view name);
 
-// Returns FNV-1a with 64 bits and the finalizer of SplitMix64: FNV alone gives similar values for names with
-// equal endings.
+// Returns a hash of the name: FNV-1a with 64 bits, followed by the finalizer of SplitMix64, because FNV alone gives
+// similar values for names with equal endings.
 uint64_t name_hash(std::string_view name);
 
 enum class Split { kTrain, kValidation, kTest };

@@ -72,8 +72,7 @@ TEST(WordNet, SplitsByTheWordAloneIntoEightyTenTen) {
   EXPECT_NEAR(members[0], 0.8 * kNames, 5 * 57);
   EXPECT_NEAR(members[1], 0.1 * kNames, 5 * 43);
   EXPECT_NEAR(members[2], 0.1 * kNames, 5 * 43);
-  // The hash must not change, because it decides in which split a word is, and two versions must have the same
-  // splits.
+  // The hash must not change between versions of this code, because it determines the split of each word.
   EXPECT_EQ(name_hash(""), 17665956581633026203u);
 }
 

@@ -16,7 +16,7 @@ Row = Dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of NumPy, PyTorch, pandas or Arrow as a value that JSON has. Raises ValueError with the reason if there is none."""
+    """Converts a value of NumPy, PyTorch, pandas or Arrow to a type that JSON supports. Raises ValueError if that is not possible."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 def _row_of(given: Mapping[Any, Any], place: str) -> Row:
-    """Returns a row with values that JSON has. Raises BadData with the place and the column."""
+    """Converts the values of a row to types that JSON supports. Raises BadData, with the row and the column, if that is not possible."""
     row: Row = {}
     for name, value in given.items():
         try:
@@ -60,7 +60,7 @@ def _row_of(given: Mapping[Any, Any], place: str) -> Row:
 
 
 def _line_of(row: Row, place: str) -> bytes:
-    """Returns a row as a line of JSON. Raises BadData for texts that UTF-8 cannot encode."""
+    """Formats a row as a line of JSON. Raises BadData for texts that UTF-8 cannot encode."""
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     except UnicodeEncodeError as error:
@@ -196,7 +196,7 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
 
 
 def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:
-    """Returns labels as Trainer has them: ids of classes, numbers of a regression, or 0 and 1 per class of a multi-label task.
+    """Converts labels to the form of Trainer: ids of classes, numbers for a regression, or 0 and 1 per class for a multi-label task.
 
     The second value is true for tags of words.
     """

@@ -34,7 +34,7 @@ class UsageError(PlimsollError, ValueError):
 
 
 class WillNotFit(PlimsollError, MemoryError):
-    """The plan needs more memory than the run may use. Nothing was allocated. The message has changes that need less."""
+    """The plan needs more memory than the run may use. Nothing was allocated. The message lists changes that need less memory."""
 
     exit_code = 3
 

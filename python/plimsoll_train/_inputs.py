@@ -38,7 +38,7 @@ class Inputs:
         return os.path.join(self._scratch.name, f"{self._num_files}-{name}")
 
     def base_words(self) -> List[str]:
-        """Returns the words that name the model before training, and its tokenizer."""
+        """Returns the command-line arguments that name the tokenizer and the model before training."""
         if self._words is not None:
             return self._words
         words: List[str] = []

@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def purposes(self) -> Dict[str, int]:
-        """The bytes of each purpose at the peak."""
+        """The bytes of each purpose (such as weights and gradients) at the peak."""
         return dict(self.data["by_purpose"])
 
     @property
@@ -151,7 +151,7 @@ class Plan:
 
 
 class FitResult:
-    """The settings that fit into a memory, the fastest first. `rows` has a dict per row, `data` everything."""
+    """The settings with which a training fits, fastest first. `rows` has one dict for each; `data` is the JSON of `plimsoll fit`."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data: Dict[str, Any] = dict(data)
@@ -210,7 +210,7 @@ def run_program(words: List[str]) -> Tuple[int, str, str]:
 
 @contextlib.contextmanager
 def model_words(model: Any) -> Iterator[List[str]]:
-    """Provides the words that name a model: a preset, a folder, a hub name, or a model or configuration of transformers."""
+    """Provides the command-line arguments for a model: a preset, a folder, a hub name, or a model or configuration of transformers."""
     if model is None:
         yield []
     elif isinstance(model, (str, os.PathLike)):

@@ -71,7 +71,7 @@ class Run:
         self._end: Event = {}
 
     def run(self, allowed: tuple[int, ...] = (0,)) -> int:
-        """Runs the program to its end and returns its exit code. Raises the exception of other codes than those allowed.
+        """Runs the program to its end and returns its exit code. Raises the matching exception if the code is not one of those allowed.
 
         KeyboardInterrupt lets the run finish its step and save a checkpoint, and then raises Interrupted. If the handler raises, the
         run is stopped in the same way, and the exception of the handler is raised.

@@ -52,7 +52,7 @@ def as_word(name: str, value: Any) -> str:
 
 
 def as_words(settings: Mapping[str, Any]) -> List[str]:
-    """Returns settings as words of the command line. Settings that are None are left out."""
+    """Formats settings as words of a command line. Settings that are None are omitted."""
     words: List[str] = []
     for name, value in settings.items():
         if value is not None:
@@ -61,7 +61,7 @@ def as_words(settings: Mapping[str, Any]) -> List[str]:
 
 
 def without_token(words: List[str]) -> Tuple[List[str], Dict[str, str]]:
-    """Returns the words without --token and its value, and the environment of this process with the token as HF_TOKEN. Every user of a
+    """Returns the command line without --token and its value, and the environment with the token as HF_TOKEN. Every user of a
     machine can read the command line of a process."""
     environment = dict(os.environ)
     if "--token" not in words:

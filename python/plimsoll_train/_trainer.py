@@ -1,4 +1,4 @@
-"""Trainer: the interface of Hugging Face's Trainer, over the program."""
+"""A Trainer with the interface of Hugging Face's Trainer. It runs the program `plimsoll` as a child process."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Trainer:
         self.callbacks.append(callback() if isinstance(callback, type) else callback)
 
     def train(self, resume_from_checkpoint: Union[str, bool, None] = None) -> TrainOutput:
-        """Trains. Raises the exception of the exit code of the program, with its plan: WillNotFit, BadData and so on.
+        """Trains the model. If the program fails, raises the exception for its exit code, such as WillNotFit or BadData, with the plan.
 
         KeyboardInterrupt lets the run finish its step and save a checkpoint, and then raises Interrupted.
         """
@@ -144,7 +144,7 @@ class Trainer:
         return TrainOutput(self.state.global_step, metrics.get("train_loss", float("nan")), metrics)
 
     def evaluate(self, eval_dataset: Any = None, metric_key_prefix: str = "eval") -> Dict[str, float]:
-        """Evaluates the model as it is now. Returns the loss and the metrics."""
+        """Evaluates the current model. Returns the loss and the metrics."""
         data = self.eval_dataset if eval_dataset is None else eval_dataset
         if data is None:
             raise UsageError("evaluate: there is no data; pass eval_dataset to Trainer or to evaluate()")
@@ -167,7 +167,7 @@ class Trainer:
         return PredictionOutput(logits, None, metrics)
 
     def save_model(self, output_dir: Any = None) -> None:
-        """Copies the model as it is now into a folder, with its configuration and the files of its tokenizer."""
+        """Copies the current model into a folder, with its configuration and the files of its tokenizer."""
         target = self._output_dir if output_dir is None else os.fspath(output_dir)
         if not self._is_trained and not isinstance(self.model, (str, os.PathLike)):
             self.model.save_pretrained(target)

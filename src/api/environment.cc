@@ -1,6 +1,6 @@
-// The only place of the library that reads the environment of the process: the default of functions that look up
-// caches, so that a program finds models where Hugging Face's own tools keep them, and the variables with which a
-// launcher tells a process its rank.
+// Reads the environment of the process. No other file of the library does. The variables determine where caches are, so
+// that a program finds models where Hugging Face's own tools keep them, and tell a process that a launcher has started
+// its rank.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -71,8 +71,8 @@ constexpr const char* kVariables[] = {
     "SLURM_NODELIST",
 };
 
-// A report lists all variables that change what the program or a library does. These are the prefixes of the names of
-// those that the program itself does not read.
+// The prefixes of the names of further variables that a report lists, because they change what the program or a library
+// does.
 constexpr std::string_view kReportedPrefixes[] = {
     "PLIMSOLL_", "HF_",     "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "CUDA_",
     "NVIDIA_",   "CUBLAS",  "NCCL_",        "OMP_",          "GOMP_",         "ONEDNN_",

@@ -44,7 +44,8 @@ SystemFacts system_facts() {
   return facts;
 }
 
-// Returns the flags of the first processor. Linux takes long to write the entries of many processors, so only the first one is read.
+// Returns the flags of the first processor in /proc/cpuinfo. Only the first one is read, because Linux takes long to
+// write the entries of many processors.
 std::string first_cpu_flags() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

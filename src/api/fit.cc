@@ -368,8 +368,8 @@ class Fit {
     return std::min(limit, base_.recompute_budget.value_or(limit));
   }
 
-  // Returns advice for the error that no set of methods fits into the memory: it suggests methods that the search
-  // did not try, or a run without gradient clipping, if these need less memory than `needed`.
+  // Returns advice for the case that no set of methods fits into the memory. It suggests methods that the search did
+  // not try, or a run without gradient clipping, if these need less memory than `needed`.
   std::string what_else_is_there(const std::string& device, int64_t needed) {
     std::string text;
     const auto note = [&](const std::string& how, const AskedDevice& asked_device,

@@ -65,7 +65,8 @@ RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
   return question;
 }
 
-// Returns the commands that start a run: with one machine this program starts the processes, otherwise torchrun or srun does.
+// Returns the commands that start a run. On one machine, `plimsoll train` starts the processes itself; on several
+// machines, torchrun or srun does.
 std::vector<std::string> commands_of(const RankQuestion& question, const std::string& words) {
   const int64_t local = question.ranks_per_machine;
   const int64_t machines = question.ranks / local;

@@ -11,9 +11,10 @@
 namespace plimsoll {
 namespace {
 
-// "How to fit a bigger model and train it faster", Hugging Face's page on training on one GPU, and its notebook:
-// Trainer with BERT-large, 512 random sequences of 512 tokens, on a Tesla V100-SXM2-16GB in January 2022. The figures
-// are in the order of the page, which is also the order of document_experiments().
+// The speeds (samples per second) and memory (MiB) that Hugging Face's page on training on one GPU states, "How to fit
+// a bigger model and train it faster". It measured Trainer with BERT-large and 512 random sequences of 512 tokens on a
+// Tesla V100-SXM2-16GB in January 2022. They are in the order of the page, which is also the order of
+// document_experiments().
 constexpr std::array<DocumentFigures, 9> kDocumentFigures{{{8.86, 14949},
                                                            {7.75, 8681},
                                                            {5.99, 6775},

@@ -44,7 +44,8 @@ struct CommandKind {
 SearchedCommand command_of_search(const Arguments& arguments, const std::string& label,
                                   const CommandKind& kind);
 
-// Returns the note that a network which --links names has no effect, because all ranks are in one machine; otherwise "".
+// Returns a note if --links names a network between machines although all ranks are in one machine, where it has no
+// effect; otherwise "".
 std::string idle_network_note(const RankLinks& links, int64_t num_ranks, int64_t num_machines);
 
 // Quotes a word for the shell if necessary.

@@ -72,8 +72,8 @@ struct Trainer::Impl {
   class TrainCall;
 
   void start();
-  // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action`: the name
-  // of the call for the message, such as "forward()".
+  // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action` is the name
+  // of the calling function for the message, such as "forward()".
   const Batch::Impl& require_batch(const Batch& batch, const char* action) const;
   // Throws kUsage if this Trainer was not constructed for training. `function` is the name of the call, for the
   // message.

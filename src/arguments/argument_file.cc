@@ -137,8 +137,8 @@ size_t end_of_line(std::string_view text, size_t line) {
   return std::min(end, text.size());
 }
 
-// Converts a YAML value to JSON in which every scalar is a text. Depth and size are limited because aliases
-// can form a cycle or grow exponentially.
+// Converts a YAML value to JSON in which every scalar is a text. Depth and size are limited, because aliases of YAML
+// can refer to themselves or make a small file expand to a huge one.
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
   if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
@@ -189,7 +189,7 @@ class DocumentsAdvance final : public YAML::EventHandler {
 };
 
 std::vector<YAML::Node> load_documents(const std::string& text) {
-  // The text is checked without the white space at its end. If a quote is not closed, yaml-cpp otherwise accepts the
+  // The white space at the end of the text is removed first. Otherwise, if a quote is not closed, yaml-cpp accepts the
   // last line end as the closing quote, and all settings after the quote become part of one text.
   std::istringstream stream(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   YAML::Parser parser(stream);

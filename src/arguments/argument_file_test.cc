@@ -175,8 +175,8 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
             "a.yaml:2: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
-  // yaml-cpp by itself would accept the end of the text as the closing quote, and read the settings after the open
-  // quote as a part of the value.
+  // If a quote is not closed, yaml-cpp accepts the end of the text as the closing quote and makes the settings after it
+  // part of the value. The parser must refuse such a file.
   for (const char* quote : {"\"", "'"}) {
     EXPECT_EQ(file_error("a.yaml", fmt::format("run_name: {}abc\nseed: 3\n\n", quote)),
               "a.yaml:2: not YAML: illegal EOF in scalar, at 'seed: 3'; expected lines of `setting: value`");

@@ -201,8 +201,8 @@ std::string_view activation_type(const Arguments& a) {
   return a.fp16 ? "float16" : "float32";
 }
 
-// Checks the compute type of 4-bit weights. They are converted to it before a product, and both operands of a
-// product must have the same type.
+// Checks the compute type of 4-bit weights, to which they are converted before a matrix product. It must be the type of
+// the activations, because both operands of a product must have the same type.
 void check_compute_type(const Arguments& a) {
   const std::string& wanted = a.bnb_4bit_compute_dtype;
   const std::string_view has = activation_type(a);

@@ -1,8 +1,8 @@
 // The table of settings as data: the field of Arguments for each setting, lookup by name, and the translation
 // of old names.
 //
-// It contains neither the parser nor the text forms of values (value.h). Thread-safe: immutable after first
-// use.
+// It does not contain the parser of command lines (parse.cc) and the conversion of values to text (value.h).
+// Thread-safe: immutable after first use.
 #pragma once
 
 #include <cstdint>
@@ -115,9 +115,10 @@ bool is_setting_topic(std::string_view topic);
 // Settings that the program never uses are not covered here: their notes are in the table (arguments.inc). Hugging
 // Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
 
-// Returns one note per setting that was given to a command without effect, in the order of declaration: the setting, the reason why it
-// has no effect, and what would give it an effect. Settings that the command never uses are not among them; unused_note() names them.
-// Requires: resolve_arguments(arguments) was called.
+// Returns notes about settings that were given to a command but have no effect in it, in the order of declaration. A
+// note contains the setting, the reason why it has no effect, and what would give it an effect. Settings that the
+// command never uses are not included, because unused_note() names them. Requires: resolve_arguments(arguments) was
+// called.
 std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand command = RunCommand::kTrain);
 
 }  // namespace plimsoll

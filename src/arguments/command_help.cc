@@ -72,7 +72,8 @@ std::string groups() {
   return list;
 }
 
-// Escapes a text for roff, in which a backslash and a leading dot have a meaning, and a dash would become a hyphen.
+// Escapes a text for roff, in which a backslash and a dot at the start of a line have a meaning, and in which a dash
+// would be printed as a hyphen.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {

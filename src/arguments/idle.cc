@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the reason why a setting that differs from its default has no effect, or an empty string if it has
-// one.
+// Returns the reason why a setting that differs from its default has no effect in these arguments, or an empty string
+// if it has an effect.
 using Reason = std::string (*)(const Arguments& arguments);
 
 struct IdleRule {

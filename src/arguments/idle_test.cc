@@ -1,5 +1,5 @@
-// Tests of settings that have no effect in combination with others: the note for each, and that no note
-// appears if the setting has an effect.
+// Tests the notes about settings that have no effect in combination with other settings: each must appear, and must not
+// appear if the setting has an effect.
 #include "arguments/argument_table.h"
 
 #include <gtest/gtest.h>

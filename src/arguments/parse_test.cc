@@ -494,7 +494,8 @@ TEST(ParseArguments, ResumeStandsAloneOrTakesAFolder) {
   EXPECT_EQ(parse({"--resume_from_checkpoint", "False"}).arguments.resume_from_checkpoint, "");
 }
 
-// An option with choices may be given without a value. A following word that is none of the choices is then not its value.
+// An option with choices may be given without a value. If the next word is not one of the choices, it must then not be
+// taken as the value.
 TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   const auto scores = [](const std::vector<std::string>& words) {
     return parse_arguments(words, {.allow_positionals = true}).arguments.scores;

@@ -15,8 +15,8 @@ namespace {
 
 using Names = std::span<const std::string_view>;
 
-// Settings that only training uses. The groups "learning rate and schedule" and "saving and resuming" are
-// excluded as a whole.
+// Settings that only training uses. The settings in the groups "learning rate and schedule" and "saving and resuming"
+// belong to them too, but are not listed here.
 constexpr std::string_view kTrainingOnly[] = {
     "train_file",
     "max_train_samples",

@@ -66,8 +66,8 @@ std::string in_upper_case(std::string_view text) {
   return result;
 }
 
-// Returns the schema of a setting with these choices. A setting with the choice "no" or "all" also accepts true and false, because YAML
-// reads a bare no as false.
+// Returns the schema of a setting with these choices. A setting with the choice "no" or "all" also accepts true and
+// false, because YAML converts an unquoted no to false.
 Json choices_schema(const Setting& setting, std::vector<std::string_view> choices) {
   const auto has = [&](std::string_view word) { return std::ranges::find(choices, word) != choices.end(); };
   const bool is_flag = setting.info.unit == "flag";

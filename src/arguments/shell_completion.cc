@@ -59,7 +59,8 @@ void take_names(const CommandInfo& command, const ValueNames& names, Completed& 
   row.choices.assign(it->second.begin(), it->second.end());
 }
 
-// Returns the options of a command: its own, then the settings that it uses. Requires: `names` outlives the result.
+// Returns the options of a command: first its own, then the settings of a run that it uses. Requires: `names` outlives
+// the result.
 std::vector<Completed> options_of(const CommandInfo& command, const ValueNames& names) {
   std::vector<Completed> rows;
   for (const CommandOption& option : command.options) rows.push_back(completed(option));

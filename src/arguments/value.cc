@@ -151,8 +151,8 @@ KeyValues pairs_from_text(std::string_view text, std::string_view where) {
   return pairs;
 }
 
-// Parses a choice. Settings with choices also accept flags for "no" and "all", because YAML reads a bare `no`
-// as a flag.
+// Parses a choice. A setting with the choice "no" or "all" also accepts False or True, because YAML converts an
+// unquoted `no` to false.
 std::string choice_from_text(const Setting& setting, std::string_view text) {
   const auto choices = split_choices(setting.info.range);
   const auto is_choice = [&](std::string_view word) {

@@ -29,8 +29,8 @@ std::optional<bool> bool_from_text(std::string_view text);
 // type and the text.
 void set_from_text(Arguments& arguments, const Setting& setting, std::string_view text,
                    std::string_view where);
-// Reads a value of a JSON document; null means the default. Errors: kUsage; the message contains the expected
-// and the actual type.
+// Sets a setting to a value of a JSON document; null means the default. Errors: kUsage; the message contains the
+// expected and the actual type.
 void set_from_json(Arguments& arguments, const Setting& setting, const nlohmann::ordered_json& value,
                    std::string_view where);
 

@@ -79,7 +79,8 @@ class Bench {
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
-    // All rows run once before any row runs again, so that a disturbance of the machine does not affect all runs of one row.
+    // All rows run once before any row runs again. A disturbance of the machine that lasts some time then affects at
+    // most one run of each row.
     for (int round = 0; round < most_rounds(); ++round) {
       for (size_t i = 0; i < rows_.size(); ++i) {
         if (needs_run(rows_[i], round)) run_row(i, round);
@@ -103,8 +104,8 @@ class Bench {
   }
 
  private:
-  // Runs a process to find the device, so that this process never opens a GPU, whose context would count in
-  // the memory of every row.
+  // A child process finds out the device. This process must never open a GPU, because its context would count in the
+  // measured memory of every row.
   ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -282,8 +283,8 @@ class Bench {
     say(head + outcome(row));
   }
 
-  // Reads the result of a row that was run before with the same arguments, if there is one and --rerun does not
-  // discard it.
+  // Reads the stored result of a row that an earlier call has run with the same arguments. Returns nothing if there is
+  // none, or if --rerun requests that the row runs again.
   void take_kept(size_t index) {
     ExperimentRow& row = rows_[index];
     const std::string path = folder_of(row) + "/row.json";
@@ -319,9 +320,9 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // Records why a row has no figures: the refusal of its arguments, or the exit code and the last message of a run that
-  // failed. The bench continues with the next row. A loss that is not finite is a result of the row's arguments; any other failure
-  // is reported at the end.
+  // Stores the reason why a row has no figures: the error in its arguments, or the exit code and the last message of a
+  // run that failed. `bench` then continues with the next row. A loss that is not finite is a result of the row's
+  // arguments; any other failure is reported at the end.
   void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();

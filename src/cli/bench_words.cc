@@ -66,8 +66,8 @@ double seconds_of(const std::string& text) {
               "bench: --seconds " + text + ": expected a number of seconds from 0.01 to 3600, 2 for example");
 }
 
-// Returns the path of the script that comes with this program for --peer: installed next to the program, in the source tree in which it
-// was built, or in the current source tree.
+// Returns the path of Plimsoll's own script for --peer, which runs Hugging Face's Trainer. It is searched next to the
+// installed program, in the source tree in which the program was built, and in the current folder.
 std::string own_peer_script() {
   const fs::path program = fs::path(own_program()).parent_path();
   const std::vector<fs::path> places{program / "../share/plimsoll/experiments_peer.py",

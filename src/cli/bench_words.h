@@ -38,8 +38,8 @@ BenchWords read_bench_words(const CommandWords& words);
 // Returns those of the arguments that select the device (such as --device), with their values.
 std::vector<std::string> device_arguments(const std::vector<std::string>& arguments);
 
-// Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
-// texts. Errors: kUsage, with all names, for a text that no name contains.
+// Returns the first experiment, with which the others are compared, and those whose name contains one of the texts.
+// Without texts it returns all experiments. Errors: kUsage, with all names, for a text that no name contains.
 std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
                                          const std::vector<std::string>& texts);
 

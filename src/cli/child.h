@@ -46,8 +46,7 @@ class Child {
   int exit_code() const { return exit_code_; }
   // Returns the last line of the log that is not empty.
   std::string last_line() const;
-  // Returns the part of the log after the last line start that equals `start`, up to the last line that is
-  // not empty.
+  // Returns the part of the log after the last `start` at the beginning of a line, without line breaks at the end.
   std::string said_after(const std::string& start) const;
 
  private:

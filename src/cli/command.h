@@ -57,8 +57,8 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
-// Writes the JSON to the file that --json names. Returns false if it was printed instead of the tables. Errors:
-// kDevice.
+// Writes the JSON to the file that --json names. With --json - it prints the JSON and returns false, so that the caller
+// prints no tables. Errors: kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
 // Writes a text to the file that an argument names, and prints the name of the file. `argument` is the name of the
 // argument, for messages. Errors: kDevice.
@@ -68,8 +68,8 @@ void replace_text(const std::string& text, std::string_view argument, const std:
 // Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
 // is. Errors: kDevice.
 void require_writable(std::string_view argument, const std::string& path);
-// Sets --nproc_per_node, unless it is given, to the number of visible GPUs that a run without it uses. `num_local_ranks`: as
-// for num_ranks_to_start() (launch.h). Returns a note about it, or "".
+// If --nproc_per_node is not given, sets it to the number of visible GPUs, because a run without this argument uses all
+// of them. `num_local_ranks`: as for num_ranks_to_start() (launch.h). Returns a note about it, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
 
 // Writes the HTML report and the trace of a plan to the files that --html and --trace name.

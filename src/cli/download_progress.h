@@ -38,7 +38,8 @@ class DownloadScreen : public DownloadCallback {
   std::optional<StoppedBySignals> stopped_by_signals_;
 };
 
-// Downloads the models that a run names and the cache lacks, before the run looks for them. Errors: as download_for_run().
+// Downloads the models that the arguments of a run name and that the cache does not contain. Errors: as
+// download_for_run().
 void download_models(const Arguments& arguments, RunCommand command);
 
 }  // namespace plimsoll::cli

@@ -36,7 +36,7 @@ class EventStream {
   // Writes a line. If it does not fit into kMostWaiting bytes together with the waiting lines, the function waits up to
   // `patience_ms` for the reader to take some. If the reader does not, the stream ends.
   void write(std::string_view line, int patience_ms = 5000);
-  // Writes a line if no other line waits for the reader, and otherwise drops it. Returns true if the line was written.
+  // Writes a line, or drops it if the reader has not taken all earlier lines. Returns true if the line was written.
   bool write_or_drop(std::string_view line);
   // Waits up to `patience_ms` until the reader has taken all lines.
   void finish(int patience_ms = 2000);

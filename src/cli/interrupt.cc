@@ -70,8 +70,8 @@ class ErrnoKeeper {
 
 void on_signal(int signal) {
   const ErrnoKeeper keeper;
-  // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
-  // to stop at once.
+  // When a terminal closes, the kernel and the shell each send SIGHUP. The second one must not count as a request to
+  // stop at once.
   if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
   if (is_repeated()) return;
   if (signal == SIGHUP) {
@@ -98,8 +98,8 @@ void on_sent_interrupt(int signal, siginfo_t* info, void*) {
     sent_handler(signal);
     return;
   }
-  // Restores the default action and sends the signal again; it stays pending until this handler returns, and then ends the
-  // process.
+  // Restores the default action and sends the signal again. It stays pending until this handler returns, and then ends
+  // the process.
   std::signal(signal, SIG_DFL);
   static_cast<void>(std::raise(signal));
 }

@@ -29,9 +29,11 @@ constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
 constexpr int kNotExecutedCode = 127;  // Exit code of a child process whose program cannot be executed.
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
-// How long the launcher waits, after a rank has failed because of another rank, for the rank that is the cause to fail.
+// After a rank has failed because another rank failed, the launcher waits this long for the end of the other rank,
+// which is the cause.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
-// How long the launcher waits, after a rank has failed by itself, for rank 0 to fail with the same error, so that it names rank 0.
+// After a rank has failed by itself, the launcher waits this long for rank 0 to fail with the same error, because the
+// messages of rank 0 are visible.
 constexpr std::chrono::milliseconds kSameErrorDelay{500};
 
 std::string host_name() {

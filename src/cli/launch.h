@@ -64,8 +64,8 @@ int launch_ranks(const RankCommand& command);
 // standard input.
 int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks);
 
-// Checks that a rank which another launcher has started is not to be started again by this program. Errors: kUsage, with the way
-// in which that launcher restarts a run.
+// Throws if the arguments request restarts although another launcher has started this rank: only that launcher can
+// restart a run. Errors: kUsage, with the way in which that launcher restarts a run.
 void require_no_restarts(const Arguments& arguments, Launcher launcher);
 
 }  // namespace plimsoll::cli

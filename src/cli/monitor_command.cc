@@ -41,8 +41,8 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
-// Refuses options that --topology cannot use: it shows the links of all GPUs, because a matrix of one GPU shows none, and only
-// once, because links do not change.
+// Refuses options that make no sense with --topology. It shows the links of all GPUs, because a matrix of one GPU
+// contains no links, and only once, because links do not change.
 void refuse_with_topology(const CommandWords& words) {
   for (const char* option : {"device", "watch", "capabilities", "context"}) {
     if (!words.has(option)) continue;

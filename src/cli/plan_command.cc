@@ -40,8 +40,8 @@ int64_t prompt_length(const CommandWords& words) {
   return tokens;
 }
 
-// Keeps the memory that is freed after one plan for the plans that follow: returning it to the system and getting it again takes 5 %
-// of the time.
+// Tells the allocator to keep freed memory for the plans that follow. Returning it to the system and requesting it
+// again would take 5 % of the time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

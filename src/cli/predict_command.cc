@@ -31,8 +31,8 @@ std::string tsv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-// Formats predictions as lines of a table: index and prediction, as run_glue writes them, then the texts and the scores if
-// they are requested.
+// Formats predictions as lines of a table: the index and the prediction, as run_glue writes them, and then the texts
+// and the scores of the row if they are requested.
 class PredictionLines {
  public:
   PredictionLines(const Arguments& arguments, std::vector<std::string> labels, bool with_texts)

@@ -11,8 +11,8 @@ namespace plimsoll::cli {
 
 class Progress : public Callback {
  public:
-  // `bar`: draw a progress bar; without it, a line is printed for every record of the log, every `logging_steps`.
-  // `plan_bytes`: the planned memory, shown next to the speed.
+  // With `bar` a progress bar is drawn; without it, a line is printed every `logging_steps` steps. `plan_bytes` is the
+  // planned memory, which is shown next to the speed.
   Progress(bool bar, int64_t plan_bytes);
   void on_train_begin(int64_t max_steps) override;
   void on_step_end(const StepInfo& info, TrainControl& control) override;

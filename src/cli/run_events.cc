@@ -269,8 +269,8 @@ void RunEvents::open(const Arguments& arguments, std::string_view command) {
 
 void RunEvents::send_plan(const PlanReport& plan) {
   if (!stream_) return;
-  // A text in JSON contains no line break. The line breaks and the indentation of the plan's JSON are therefore between values, and are
-  // removed without parsing it.
+  // The plan is a JSON text with line breaks, but an event is a single line. Strings in JSON contain no line breaks, so
+  // the line breaks and the indentation can be removed without parsing the text.
   std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
   line.back() = ',';
   line += "\"plan\":";

@@ -24,8 +24,8 @@ class RunEvents {
   RunEvents(const RunEvents&) = delete;
   RunEvents& operator=(const RunEvents&) = delete;
 
-  // Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, for
-  // --event_replies without a socket.
+  // Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, and for
+  // --event_replies if the descriptor is not a socket.
   void open(const Arguments& arguments, std::string_view command);
 
   // The functions below have no effect if the stream is not open.
@@ -43,11 +43,12 @@ class RunEvents {
   // Sends the last event and waits up to 2 s until the reader has taken all events.
   void end(int exit_code, const std::string& message);
 
-  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open. It refers to
-  // this object.
+  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open.
+  // The callback must not outlive this object.
   std::shared_ptr<Callback> callback();
-  // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is set,
-  // and asks the reader for further metrics, if --event_replies is set. Null without --save_logits. It refers to this object.
+  // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is
+  // set, and asks the reader for further metrics, if --event_replies is set. Returns null without --save_logits. The
+  // metric must not outlive this object.
   std::shared_ptr<Metric> logits_metric(const Arguments& arguments);
 
   struct Stream;

@@ -1,5 +1,5 @@
-// Reads the signals that concern a launcher of processes from a descriptor, which poll() can wait for together with
-// pipes. Not thread-safe: signals are blocked in the calling thread.
+// Lets a process that starts other processes read its signals from a descriptor, so that poll() can wait for signals
+// and pipes at the same time. Not thread-safe: signals are blocked in the calling thread.
 #pragma once
 
 #include <unistd.h>
@@ -50,8 +50,8 @@ class SignalReader {
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;
-  // Stops this process after next() has returned SIGTSTP. Returns when the process continues. The kernel decides
-  // whether it stops: a process that no shell could continue does not.
+  // Call it if next() has returned SIGTSTP: stops this process and returns when it is continued. The kernel does not
+  // stop a process that no shell could continue; the function then returns at once.
   static void stop_until_continued();
 
  private:

@@ -170,8 +170,8 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
     // A dry run has nothing to save, and the program that reads its output may end early: `train --dry_run | head`.
     if (!arguments.dry_run) catch_signals();
   };
-  // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state
-  // is saved.
+  // The program that reads the output may have ended, for example `tee` after Ctrl-C. Printing then fails, but the
+  // training state is saved.
   if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
   // If other processes belong to the run, show_and_start() waits for them, and until then a signal may end this process
   // at once, because there is nothing to save.

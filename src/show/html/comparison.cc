@@ -14,7 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// Curves with more points than this are reduced to the lowest and the highest value of each interval, which is what is visible.
+// The largest number of points per curve. A curve with more points is divided into intervals, and only the lowest and
+// the highest value of each interval are drawn, which looks the same.
 constexpr size_t kMostPoints = 1200;
 
 std::vector<PlotPoint> thinned(const std::vector<PlotPoint>& points) {
@@ -52,7 +53,7 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   }
   if (low >= 0 && low < 0.7 * high) low = 0;
   const double margin = high > low ? 0.05 * (high - low) : std::max(0.5, 0.1 * std::fabs(high));
-  // If no value is negative, the axis does not extend below zero.
+  // If no value is negative, the axis must not extend below zero.
   return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 

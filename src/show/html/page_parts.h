@@ -14,8 +14,8 @@ namespace plimsoll {
 // Escapes a text for HTML, in elements and in attributes with double quotes. Bytes that are not valid UTF-8 become "?".
 std::string html_escaped(std::string_view text);
 
-// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `columns` gives other
-// kinds.
+// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless the member
+// `columns` states that further columns are text.
 struct HtmlTable {
   std::vector<std::string> head = {};
   std::vector<std::vector<std::string>> rows = {};

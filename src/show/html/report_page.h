@@ -16,8 +16,8 @@ namespace plimsoll {
 // least one source.
 std::string report_page(std::span<const ReportSource> sources);
 
-// The map of an arena as a figure, with the buffers that are live at the peak as a table. Buffers smaller than a pixel are drawn
-// together; every sum counts all buffers.
+// map_figure() returns the map of an arena as a figure, and peak_table() a table of the buffers that are live at the
+// peak. In the figure, buffers smaller than a pixel are drawn together; every sum counts all buffers.
 std::string map_figure(const BufferMap& map);
 std::string peak_table(const BufferMap& map);
 
@@ -41,8 +41,8 @@ std::string curves(std::span<const ReportSource> sources);
 std::string ranks_section(const ReportSource& source, const std::string& id);
 std::string stage_note(const ReportSource& source);
 
-// Return the value at a path in nested objects, such as "estimate/ms". If the value is missing or has another type, the functions
-// return null, nothing, "" or 0.
+// Return the value at a path in nested objects, such as "estimate/ms". If the value is missing or has another type, the
+// functions return null, an empty optional, "" or 0.
 const nlohmann::json* value_at(const nlohmann::json& json, std::string_view path);
 int64_t bytes_at(const nlohmann::json& json, std::string_view path);
 // Returns the bytes at the path in MiB, as format_mib().

@@ -1,5 +1,5 @@
-// The reports about a table of experiments: its summary, the texts, the JSON and CSV files, and the picture. docs/EXPERIMENTS.md
-// describes the files. Pure; thread-safe.
+// The reports that `plimsoll bench` makes from a table of experiments: summary, texts, JSON and CSV files, and a plot.
+// docs/EXPERIMENTS.md describes the files. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct ExperimentSummary {
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear`: every other row needs at least 2 MiB more, which is also more than 2 % of
-  // its memory.
+  // The row with the least memory. `is_smallest_clear` is true if every other row needs at least 2 MiB and more than 2
+  // % more memory.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;
@@ -67,8 +67,8 @@ double ratio(double value, double reference);
 // Formats the table with at most 100 columns and a newline at the end. A name longer than its column
 // continues on the next line. Speed-up and saving are relative to the first row with figures.
 std::string experiment_table(const std::vector<ExperimentRow>& rows);
-// Formats the predictions of the rows next to what the source documents measured, with at most 80 columns and a newline
-// at the end.
+// Formats the predictions of the rows next to the values that Hugging Face's page states, with at most 80 columns and a
+// newline at the end.
 std::string planned_experiment_table(const ExperimentPlan& plan);
 // Describes which method improves speed and which saves memory, and by how much, from the rows with a single
 // method.
@@ -91,10 +91,10 @@ std::string planned_experiment_json(const ExperimentPlan& plan);
 // Returns the JSON file with origin, summary and rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
-// Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people with any
-// common form of colour blindness can distinguish: blue for this program, orange for Hugging Face's Trainer if it ran the rows too.
-// Predictions are marks across the bars, so they need no colour. Rows without figures have no bars; the caption names them. Requires: at
-// least one row.
+// Draws a plot of memory and speed with one row of bars per method. The colours are those of Okabe and Ito (2008),
+// which people with any common form of colour blindness can distinguish: blue for this program, orange for Hugging
+// Face's Trainer if it ran the rows too. Predictions are marks across the bars, so they need no colour. Rows without
+// figures have no bars; the caption names them. Requires: at least one row.
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

@@ -30,8 +30,8 @@ std::string rate(double value) {
   return value > 0 ? short_number(value) : "-";
 }
 
-// Returns the name of a row before its figures, `width` columns wide. A longer name gets additional lines, so
-// that rows can be distinguished by any part of their names.
+// Returns the name of a row for the column before its figures, `width` columns wide. A longer name continues on further
+// lines. It is not shortened, because rows may differ in any part of their names.
 std::string name_column(std::string_view name, size_t width = kNameWidth) {
   std::string text = wrapped(name, width, 2);
   text.pop_back();
@@ -127,8 +127,8 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   return text;
 }
 
-// Describes the errors of the predictions, first as they are, then scaled by the first row, whose ratio of measured
-// to predicted speed applies to the device. The scaled errors show how well the ratios between rows are predicted,
+// Describes the errors of the predictions, first unchanged, then after all predictions were multiplied by the ratio of
+// measured to predicted speed of the first row. The scaled errors show how well the ratios between rows are predicted,
 // independently of the speed of the device.
 std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);

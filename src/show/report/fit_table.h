@@ -10,8 +10,9 @@ namespace plimsoll {
 
 struct FitTableContext {
   std::string subject;  // heading: "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
-  std::string
-      command;  // arguments of the run in question, with which it is trained or, if is_plan_only, planned: "--train_file ... --bf16 True"
+  // arguments of the run that was searched for, with which it is trained or, if is_plan_only, planned: "--train_file
+  // ... --bf16 True"
+  std::string command;
   // arguments that the user must supply: "FILE: the training data"; may be empty
   std::string to_fill_in = {};
   bool compares_cards = false;

@@ -2,7 +2,8 @@
 // needs cairo: its headers at build time and its library at run time, which is opened for the first PNG.
 // Without either, only SVG is available. Not thread-safe while drawing.
 //
-// Axes and ticks are not part of it; SvgPlot (svg.h) and the code that knows the data (experiment_plot.cc) draw them.
+// A Picture has no axes and ticks. The classes that use it draw them: SvgPlot (svg.h) and the plot of experiments
+// (experiment_plot.cc).
 #pragma once
 
 #include <cstdint>
@@ -50,8 +51,8 @@ class Picture {
 
   // Returns the complete SVG file with a newline at the end.
   std::string svg() const;
-  // Writes a PNG file. Returns false without cairo. `scale` is the number of pixels in the file per unit of
-  // the drawing. Errors: kDevice if the file cannot be written.
+  // Writes a PNG file. `scale` is the number of pixels in the file per unit of the drawing. Returns false if cairo is
+  // not available. Errors: kDevice if the file cannot be written.
   bool write_png(const std::string& path, double scale = 2.0) const;
 
  private:

@@ -75,7 +75,8 @@ std::string describe_group(const RankOptions& ranks) {
   return fmt::format("{} ranks that divide the layers ({})", ranks.tensor_size, kinds);
 }
 
-// Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
+// Describes the ranks of a run and what they divide, such as "each of 2 groups of 2 ranks that divide the layers
+// (tensor parallelism)".
 std::string describe_ranks(const RankOptions& ranks) {
   if (ranks.pipeline_size == 1 && ranks.tensor_size == 1)
     return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
@@ -334,7 +335,8 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
   return "";
 }
 
-// Returns "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8 machines and ib400 between them, assumed".
+// Describes links that the user named: "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8
+// machines and ib400 between them, assumed".
 std::string describe_named_links(const PlanRequest& request) {
   const RankLinks& links = request.named_links;
   const std::string inside = links.inside.empty() ? "the device's links" : links.inside;

@@ -1,5 +1,5 @@
-// Formats the plan for people: the tables of memory and operations, the verdict, and further options. Pure;
-// thread-safe.
+// Formats the plan for people: the tables of memory and operations, whether it fits, and the texts of options such as
+// --why. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -38,13 +38,13 @@ std::string beam_table(const Plan& plan, const std::vector<BeamCost>& costs);
 // the model.
 std::string module_table(const Plan& plan);
 
-// Formats the output of `--why`: each kernel and the reasons why faster ones declined, each pass with the
-// number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
+// Formats the output of `--why`: each kernel and the reasons why faster kernels cannot be used, each pass of the graph
+// with the number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
 // to this plan.
 std::string plan_why(const Plan& plan);
 
-// With --stop_after_pass, describes the passes that do not run and those that run because the run needs them.
-// One line without a newline; empty without that argument.
+// With --stop_after_pass, describes which passes do not run, and which later passes run anyway because the run needs
+// them. One line without a newline; empty without that argument.
 std::string format_stopped_passes(const Plan& plan);
 
 // Converts an element type to the name that training frameworks use: "fp32", "bf16".
@@ -64,9 +64,9 @@ std::string recompute_table(const Plan& plan, size_t columns);
 
 // The functions below compare the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
 
-// Formats arena, device constant and total as predicted before the run, as allocated, and as measured: the
-// end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
-// newline.
+// Formats a table with the arena, the memory outside it (the device constant) and their total. The columns are the
+// prediction before the run, the allocation, and the measurement: the end of the used part of the arena, and the peak
+// that the operating system reports. The last line states whether the prediction was right.
 std::string memory_outcome_table(const MemoryFigures& figures);
 // Returns the last line of memory_outcome_table() without a newline. It states whether the prediction was right.
 std::string memory_verdict(const MemoryFigures& figures);

@@ -11,7 +11,8 @@ namespace plimsoll {
 
 struct ProfileContext {
   int64_t num_steps = 0;  // number of measured steps; 0 if unknown
-  // Number of steps in which a bucket ran for the first time. The figures exclude these steps if other steps were measured.
+  // Number of steps in which a program ran for the first time with its batch size (bucket), which is slower. The
+  // figures exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
   double step_ms = 0;  // wall time of a step; 0 if unknown
   // Measured peak rate of the device, with which the reached rates are compared; 0 if unknown.
@@ -25,7 +26,7 @@ struct ProfileContext {
 std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                           const ProfileContext& context);
 
-// profile.json: the time of every op of a step, for programs. Pure; thread-safe.
+// The function below formats profile.json: the time of every op of a step, for other programs. Pure; thread-safe.
 //
 // {"num_steps", "step_ms", "ops": [{"op", "computes", "module", "segment", "group", "kernel", "ms", "runs",
 // "flops", "bytes"}]}, with ops in the order of the schedule; "ms", "flops" and "bytes" are sums over all

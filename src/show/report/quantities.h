@@ -54,8 +54,8 @@ struct ProgressFigures {
   double remaining_s = -1;  // estimated time until the end; negative if unknown
 };
 
-// Formats "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 <
-// 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
+// Formats a progress bar such as "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611
+// MiB  1:12 < 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
 // fit, the last ones are omitted first, but the elapsed and the remaining time are omitted last.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);

@@ -53,8 +53,8 @@ std::string shown(const std::string& key, double value) {
     return fmt::format("{}GF", static_cast<int64_t>(std::floor(std::trunc(value) / 1073741824.0)));
   const nlohmann::json json = metric_json(key, value);
   if (!json.is_number_float()) return json.dump();
-  // Rounds to the decimal number nearest to the exact value, ties to even, as Python's round; then takes its
-  // shortest form.
+  // Rounds to four decimals as Python's round() does, from the exact value and with ties to even, and then formats the
+  // shortest text.
   return python_float(std::strtod(fmt::format("{:.4f}", value).c_str(), nullptr));
 }
 

@@ -24,12 +24,12 @@ namespace plimsoll {
 // Returns the value of a metric as JSON, as it is written in the files of Hugging Face's Trainer.
 nlohmann::json metric_json(std::string_view key, double value);
 
-// Returns train_results.json, eval_results.json, predict_results.json or all_results.json: indent 4, sorted
-// keys, no newline at the end.
+// Returns the content of train_results.json, eval_results.json, predict_results.json or all_results.json: JSON with an
+// indent of 4, sorted keys and no newline at the end.
 std::string results_json(const MetricMap& metrics);
 
-// Writes trainer_state.json in pieces: indent 2, sorted keys, newline at the end. `state` contains everything
-// except log_history, whose records contain "epoch" and "step" in addition to their values. Memory: that of
+// Writes trainer_state.json in pieces: JSON with an indent of 2, sorted keys and a newline at the end. `state` contains
+// everything except log_history, whose records contain "epoch" and "step" in addition to their values. Memory: that of
 // one record, for any number of records.
 void write_trainer_state(nlohmann::json state, const LogHistory& history,
                          const std::function<void(std::string_view)>& put);
@@ -59,8 +59,8 @@ inline constexpr int kPlanJsonVersion = 1;
 std::string plan_json(const Plan& plan, const PlanLabels& labels = {},
                       const std::vector<BeamCost>& beams = {});
 
-// Returns memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes, and
-// their components.
+// Returns the content of memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes,
+// and their components.
 std::string memory_json(const MemoryFigures& figures);
 
 // The function below describes the files that a run leaves: log.jsonl, plan.json, memory.json, results,
