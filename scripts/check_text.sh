@@ -11,7 +11,7 @@ report() {
   fi
 }
 
-# The brackets prevent these patterns from matching themselves.
+# The brackets prevent the patterns from matching the line that contains them.
 report "unfinished work; finish it or open an issue" \
   "$(git grep -nIwE '[T]ODO|[F]IXME|[X]XX|[H]ACK' -- src include cmake scripts tests bench examples Makefile .ci)"
 report "a path of one machine" \

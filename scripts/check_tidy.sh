@@ -40,7 +40,7 @@ fi
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-# A file is started before the deadline or skipped; a started one may take another minute.
+# A file is skipped if its check would start after the deadline. A check that has started may take another minute.
 export results deadline=$(($(date +%s) + seconds))
 read_one() {
   local file=$1 status=0 left=$((deadline - $(date +%s)))

@@ -6,9 +6,9 @@
 # These variables of the environment can be set:
 #   DEMO_TEXT         a text in UTF-8 to train on instead, one paragraph per line
 #   DEMO_VOCAB        number of tokens (default 2048)
-#   DEMO_EPOCHS       passes over the text (default: as many as two cores make in some four minutes)
-#   DEMO_PROMPT       what the sample continues (default "And the LORD said unto")
-#   DEMO_ARGS         further arguments for `plimsoll train`, "--max_steps 100" say
+#   DEMO_EPOCHS       passes over the text (default: as many as two cores can make in about four minutes)
+#   DEMO_PROMPT       text that the trained model continues (default "And the LORD said unto")
+#   DEMO_ARGS         further arguments for `plimsoll train`, such as "--max_steps 100"
 set -eu
 
 plimsoll=build/plimsoll

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ROOT / "tests/parity/models"
 DATA = ROOT / "tests/parity/data"
 DOCUMENTS = ROOT / "src/io/data/fixtures/clm"
-MOST_BYTES = 24000  # larger inputs make a fuzzer slow
+MOST_BYTES = 24000  # larger inputs are not written, because they make a fuzzer slow
 
 CSV_TEXTS = [
     "sentence\tlabel\nIt works.\tpositive\nIt does not.\tnegative\n",

@@ -33,8 +33,8 @@ evaluated="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_leng
   --per_device_eval_batch_size 88 --bf16_full_eval --device cuda:0 --debug_allocations
   --config_overrides num_hidden_layers=2,hidden_size=768,num_attention_heads=12,intermediate_size=768,vocab_size=512"
 failed=0 parts=0 reported=0 names=()
-# Prints the verdicts of finished programs, up to the first unfinished one: one line on success, the last
-# lines on failure.
+# Prints the results of finished programs in the order of their start, up to the first unfinished one: one line on
+# success, the last lines of the output on failure.
 report() {
   local log status
   while [ "$reported" -lt "$parts" ] && [ -f "$out/$((reported + 1)).status" ]; do

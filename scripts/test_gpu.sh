@@ -32,7 +32,7 @@ if ! grep -q '^PLIMSOLL_CUDA_BUILT:INTERNAL=ON' build/CMakeCache.txt; then
 fi
 failed=0 log=build/Testing/Temporary/LastTest.log
 rm -f "$log"
-# Tests with the label gpus use two.
+# Tests with the label gpus need two GPUs.
 labels='^gpu$'
 [ "$(wc -l <<<"$card")" -lt 2 ] || labels='^gpus?$'
 ctest --test-dir build -L "$labels" --output-on-failure --no-tests=error "$@" || failed=1

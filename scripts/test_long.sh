@@ -1,12 +1,12 @@
 #!/bin/bash
-# Everything that is too long for `make test`: about three hours on two cores.
+# Runs all tests that are too long for `make test`. They take about three hours on two cores.
 #
 #   scripts/test_long.sh [bench|long|asan|tsan|fuzz]...     (default: all of them, in this order)
 #
 #   bench  every benchmark is compiled, and kernel_rows_bench runs once on this machine's CPU
-#   long   tests with the label long: kill loops, 200 configurations, parity at length
+#   long   tests with the label long, such as those that kill runs repeatedly or train 200 configurations
 #   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan   every test but the long ones under ThreadSanitizer, loops on std::thread, which it understands
+#   tsan   every test but the long ones under ThreadSanitizer, with parallel loops on std::thread, because it reports false errors with OpenMP
 #   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; its findings are kept in build-fuzz/findings
 #
 # All stages run even if one fails; the last lines say which did. If OMP_NUM_THREADS is set, it applies.
@@ -21,7 +21,8 @@ run_bench() {
 }
 
 run_long() {
-  # Tests of other launchers are skipped, with the reason, where their packages cannot be installed.
+  # If the packages of other launchers of ranks cannot be installed, tests with these launchers are skipped, with the
+  # reason.
   scripts/setup.sh launchers || true
   scripts/setup.sh build && scripts/build.sh release &&
     ctest --test-dir build -L '^long$' --output-on-failure --no-tests=error -j "$jobs"
@@ -62,7 +63,7 @@ run_one_fuzzer() {
   if [ -f "$program.dict" ]; then dictionary=("-dict=$program.dict"); fi
   mkdir -p "build-fuzz/corpus/$name" build-fuzz/findings
   while [ "$cpu_s" -lt "$seconds" ]; do
-    # Each fuzzer has one thread, so that an idle machine gives it one second of CPU time per second.
+    # Each fuzzer uses one thread, so on an idle machine it gets one second of CPU time per second.
     if ! OMP_NUM_THREADS=1 "$program" -max_total_time=$((seconds - cpu_s)) -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 "${dictionary[@]}" \
       -artifact_prefix="build-fuzz/findings/$name-" "build-fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
       echo "fuzz: $name: FOUND SOMETHING; input in build-fuzz/findings, report in build-fuzz/$name.log:"

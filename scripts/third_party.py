@@ -28,7 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # it needs.
 SYSTEM = {"ld-linux-x86-64", "libc", "libm", "libdl", "librt", "libpthread", "libgcc_s", "libstdc++", "libz", "linux-vdso"}
 COMMON = pathlib.Path("/usr/share/common-licenses")
-# The licence of the CUDA runtime below the folder of a toolkit, as its installer and NVIDIA's wheels store it.
+# Paths of the licence of the CUDA runtime in the folder of a toolkit, as NVIDIA's installer and NVIDIA's wheels store
+# it.
 CUDA_TEXTS = ["EULA.txt", "doc/EULA.txt", "dist-info/nvidia_cuda_runtime-*/licenses/License.txt"]
 
 
@@ -128,7 +129,7 @@ def write_notices(program, folder):
     if has_cuda(program):
         shutil.copyfile(cuda_text(), folder / "NVIDIA-CUDA-EULA.txt")
         licences.append("LicenseRef-NVIDIA-CUDA-EULA")
-    # Debian's notices name long licences by their file in this folder, which other systems lack.
+    # Debian's licence texts refer to files in this folder for long licences. Other systems do not have it.
     for name in sorted({name.rstrip(".") for text in texts for name in re.findall(r"common-licenses/([\w.+-]+)", text)}):
         if (COMMON / name).is_file():
             shutil.copyfile((COMMON / name).resolve(), folder / f"common-license-{name}.txt")

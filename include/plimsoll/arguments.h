@@ -1,10 +1,10 @@
 // The settings of a run. Most have the names of Hugging Face's TrainingArguments and run_glue; some are
 // Plimsoll's own.
 //
-// This header declares every setting (the table is arguments.inc) and the functions that read, check, format and compare
-// settings. Nothing here prints, reads the environment or exits: that is left to the command line. Thread-safe: values and
-// pure functions. Two functions read files: parse_arguments() reads the configuration files that the command line names,
-// and resolve_arguments() the configurations of DeepSpeed, FSDP and Accelerate that settings name.
+// This header declares every setting (the table is arguments.inc) and the functions that read, check, format and
+// compare settings. No function here prints, reads the environment or exits. Thread-safe: values and pure functions.
+// Two functions read files: parse_arguments() reads the configuration files that the command line names, and
+// resolve_arguments() the configurations of DeepSpeed, FSDP and Accelerate that settings name.
 //
 // A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check the object with resolve_arguments(). A
 // program calls resolve_arguments() itself only to read its notes, or the values that it fills in.

@@ -1,7 +1,7 @@
-// Declares the table of the program's commands (commands.inc) and what is made from it: the reading of their command
-// lines, and the texts of --help, of completion in shells, of manual pages, and of the JSON Schema of settings files.
-// These texts are generated from this table and from that of the settings (arguments.h). Thread-safe: pure functions of
-// constant data.
+// Declares the table of the program's commands (commands.inc) and the functions that use it: the parser of their
+// command lines, and the generators of --help, of completion for shells, of manual pages and of the JSON Schema of
+// settings files. These texts also contain the settings of runs (arguments.h). Thread-safe: pure functions of constant
+// data.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace plimsoll {
 
-// States if an option takes a value. kFlag: never. kValue: always; if it is given several times, the last value
-// counts. kRepeated: always, and all values count. kOptional: only if the next word is a value.
+// Determines whether an option takes a value. kFlag: never. kValue: always; if it is given several times, the last
+// value counts. kRepeated: always, and all values count. kOptional: only if the next word is a value.
 enum class OptionForm : uint8_t { kFlag, kValue, kRepeated, kOptional };
 
 struct CommandOption {
@@ -59,8 +59,8 @@ const std::vector<CommandInfo>& command_table();
 // Returns the command with this name, or null.
 const CommandInfo* find_command(std::string_view name);
 
-// A parsed command line: the values of each option of the command, the positional arguments, and the words that set settings of a
-// run.
+// A parsed command line, divided into the values of the command's options, the positional arguments, and the words that
+// are settings of a run.
 struct CommandWords {
   // the values by option; a flag has one empty text
   std::map<std::string, std::vector<std::string>, std::less<>> values;
@@ -74,10 +74,10 @@ struct CommandWords {
   std::string value(std::string_view option, std::string_view otherwise = "") const;
 };
 
-// Groups the words after the name of a command by its options. If the command takes settings of runs, words that are
-// none of its options are returned in `rest`, for parse_arguments(). Names may have dashes instead of underscores,
-// and values may follow after "=". Errors: kUsage for an unknown option (the message suggests the nearest), a missing
-// value, and a value that is not one of the choices.
+// Parses the words after the name of a command. If the command accepts settings of a run, words that are not its own
+// options are returned in `rest`, for parse_arguments(). Names may have dashes instead of underscores, and values may
+// follow after "=". Errors: kUsage for an unknown option (the message suggests the nearest), a missing value, and a
+// value that is not one of the choices.
 CommandWords read_command_words(const CommandInfo& command, std::span<const std::string> words);
 
 // Returns --help of the program, which lists the commands, in at most 80 columns and 23 lines.
@@ -98,8 +98,8 @@ ValueNames known_value_names();
 // Returns a script with which a shell completes commands, options, choices, paths, and the names in `names`. Errors:
 // kUsage for another shell than bash, zsh or fish.
 std::string shell_completion(std::string_view shell, const ValueNames& names = {});
-// Returns the manual page of a command in the language of man(7), or that of the program for "". Errors: kUsage for an
-// unknown command.
+// Returns the manual page of a command in the language of man(7), or, if the name is "", that of the program. Errors:
+// kUsage for an unknown command.
 std::string manual_page(std::string_view command);
 // Returns the JSON Schema (draft 2020-12) of settings files.
 std::string settings_schema();

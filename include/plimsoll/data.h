@@ -47,9 +47,9 @@ struct DataRow {
   std::vector<float> values = {};
 };
 
-// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it,
-// and keeps only their tokens and labels. An exception that these functions throw leaves the constructor and reaches
-// its caller.
+// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it, and
+// keeps only their tokens and labels. If one of these functions throws an exception, the constructor of the Trainer
+// throws it too.
 class DataRows {
  public:
   virtual ~DataRows() = default;

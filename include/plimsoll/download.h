@@ -1,9 +1,9 @@
 // Downloads models and data sets from the Hugging Face hub into the cache of Hugging Face's own tools, in their layout, so
 // that these tools need not download the files again.
 //
-// A file appears under its final name only after its size and its hash (SHA-256, or the hash of git for small files) equal
-// those that the hub states. What an interrupted download has received is kept, and the next one continues there.
-// Downloads need libcurl.so.4 and libcrypto.so.3, which are opened when they are used.
+// A file appears under its final name only after its size and its hash (SHA-256, or the hash of git for small files)
+// equal those that the hub states. If a download is interrupted, the received bytes are kept, and the next download
+// continues after them. Downloads need libcurl.so.4 and libcrypto.so.3, which are opened when they are used.
 //
 // Thread-safety: different Download objects may be used by different threads and processes, also for the same repository.
 #pragma once
@@ -110,10 +110,11 @@ class Download {
   std::unique_ptr<Impl> impl_;
 };
 
-// Downloads the files that a run needs of the models which its arguments name by hub names, unless the cache has them: a plan
-// needs configurations and tokenizers, other commands also weights. Without a missing file it uses no network. It does nothing
-// with --local_files_only, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. Trainer and Generator only look into the cache, so a program
-// calls this function before it constructs one of them. Errors: as Download.
+// Downloads the files that a run needs and that the cache does not contain, of the models that the arguments name by
+// hub names. A plan needs configurations and tokenizers, other commands also weights. If no file is missing, the
+// network is not used. It does nothing with --local_files_only, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. Trainer and
+// Generator only look into the cache, so a program calls this function before it constructs one of them. Errors: as
+// Download.
 void download_for_run(const Arguments& arguments, RunCommand command,
                       const Environment& environment = process_environment(),
                       DownloadCallback* callback = nullptr);

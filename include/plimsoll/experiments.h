@@ -1,10 +1,9 @@
 // The table of experiments: one row per method or combination of methods, with predicted and measured speed
 // and memory.
 //
-// This header contains the data and the reports made from it. It does not run anything. To fill a row, start
-// `plimsoll train` with the row's Experiment::words in a process of its own, as `plimsoll bench` does.
-// Thread-safe: values and pure functions, except for the functions whose comments say that they read or write
-// files.
+// This header contains the data and the reports made from it. It does not run anything. To fill a row, run `plimsoll
+// train` with the row's Experiment::words in a separate process, as `plimsoll bench` does. Thread-safe: values and pure
+// functions, except for the functions whose comments say that they read or write files.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,7 @@ struct Experiment {
   bool operator==(const Experiment&) const = default;
 };
 
-// The results of a run. Bytes are measured as the device counts them: for the process on a CPU, for the card
-// on a GPU.
+// The results of a run. On a CPU, bytes are those of the process; on a GPU, those in use on the card.
 struct ExperimentFigures {
   double seconds = 0;        // duration of the training, the same as Trainer's train_runtime
   double samples_per_s = 0;  // steady speed: samples per second over the last two thirds of the steps
@@ -128,9 +126,9 @@ struct PlannedExperiment {
   int64_t total_bytes = 0;
   bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
   std::string refused;  // the error message if the row cannot be planned, otherwise empty
-  // The figures of Hugging Face's page for this row. Empty for rows that Plimsoll adds, for the rows about settings
-  // of the DataLoader (the page states no figures for them), and if the row does not train the page's model on a GPU
-  // with sequences of the page's length.
+  // The values that Hugging Face's page states for this row. Empty for rows that the page does not contain or states no
+  // values for (the settings of the DataLoader), and if the row does not train the page's model on a GPU with sequences
+  // of the page's length.
   std::optional<DocumentFigures> document = {};
 };
 

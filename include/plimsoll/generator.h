@@ -39,8 +39,8 @@ struct GenerationSpeed {
   int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;  // tokens that decode runs read, including those of beams that were discarded.
-  // Lower bounds for the bytes that the decode runs read. Each run reads all weights, except that it reads only the rows of its
-  // tokens from an embedding table, and the cached keys and values to which the new tokens attend.
+  // Lower bounds for the bytes that the decode runs read. Each run reads all weights (but of an embedding table only
+  // the rows of its tokens), and the cached keys and values to which the new tokens attend.
   double weight_bytes_read = 0;
   double cache_bytes_read = 0;
   double first_token_seconds = 0;  // time until the first batch of prompts has its first tokens
@@ -58,7 +58,8 @@ struct GenerationSpeed {
   }
 };
 
-// The first function formats the speed for people, in three lines without a newline at the end; the second one as a JSON object.
+// format_generation_speed() formats the speed for people, in three lines without a newline at the end;
+// generation_speed_json() returns it as a JSON object.
 std::string format_generation_speed(const GenerationSpeed& speed);
 std::string generation_speed_json(const GenerationSpeed& speed, const MemoryFigures& memory);
 
@@ -85,8 +86,8 @@ class Generator {
   // Takes the planned memory and loads the weights; generate() calls it if it was not called before. Errors: kWillNotFit, kBadData,
   // kDevice.
   void start();
-  // Returns num_return_sequences continuations for each prompt of the constructor. `on_prompt` is called when those of a prompt are complete, in the
-  // order of the prompts.
+  // Returns num_return_sequences continuations for each prompt of the constructor. `on_prompt` is called for each
+  // prompt, in their order, when its continuations are complete.
   using OnPrompt = std::function<void(int64_t prompt, const std::vector<Continuation>& continuations)>;
   std::vector<std::vector<Continuation>> generate(const OnText& on_text = {}, const OnPrompt& on_prompt = {});
   // Returns the continuations of a prompt that was not passed to the constructor. Errors: kUsage if the plan has no
@@ -114,18 +115,20 @@ class Generator {
 // times, so that the slower first runs are not measured.
 bool draws_prompts(const Arguments& arguments);
 
-// The content of a prompt. kText: a text that the model continues. kChat, which the setting `chat` selects: a message of the user,
-// or a whole conversation as a JSON list of messages; the chat template turns it into the text that the model continues, and the
-// template's end-of-turn token ends a continuation too.
+// The content of a prompt. kText: a text that the model continues. kChat, which the setting `chat` selects: a message
+// of the user, or a whole conversation as a JSON list of messages. The model's chat template converts it to the text
+// that the model continues, and the template's end-of-turn token also ends a continuation.
 enum class PromptForm : uint8_t { kText, kChat };
 
-// Reads prompts, one per line. A line is a text, or, if the name ends with .jsonl, a JSON object with the prompt under the key "prompt";
-// with kChat, it may instead have a list of messages under "messages" or "conversations". Empty lines are skipped. `name` names the
-// input in messages. Errors: kBadData for a .jsonl line that is no such object, and if there is no prompt.
+// Reads prompts, one per line. A line is a text, or, if the name ends with .jsonl, a JSON object with the prompt under
+// the key "prompt"; with kChat, it may instead have a list of messages under "messages" or "conversations". Empty lines
+// are skipped. `name` names the input in messages. Errors: kBadData for a .jsonl line that is not such an object, and
+// if the input contains no prompt.
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name,
                                       PromptForm form = PromptForm::kText);
 
-// Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be read or is no text.
+// Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be
+// read or is not text.
 std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form = PromptForm::kText);
 
 // Returns `conversation` with one more message at its end. A conversation is a JSON list of messages, as in prompts with

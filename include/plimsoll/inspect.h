@@ -20,8 +20,8 @@ struct Inspection {
   bool is_whole = true;
 };
 
-// How a data file is read, with the argument names of a training run, and the environment for looking up hub
-// names.
+// Determines how a data file is read: settings with the names that they have in a training run, and the environment for
+// looking up hub names.
 struct InspectOptions {
   std::vector<std::string> text_column_names = {};
   std::string label_column_name = "label";
@@ -57,8 +57,8 @@ class LineTokenizer {
   std::string encode_json(std::string_view line) const;
   // Returns the tokens with their ids, formatted for people. Errors: as encode_json().
   std::string encode_for_people(std::string_view line) const;
-  // Returns the text that a line of token ids stands for. The line is a JSON array, or an object with the key "ids" such as
-  // encode_json() returns. Errors: kBadData for any other line.
+  // Returns the text for a line of token ids. The line is a JSON array, or an object with the key "ids" as
+  // encode_json() returns it. Errors: kBadData for any other line.
   std::string decode(std::string_view line, DecodedTokens tokens) const;
   // Returns the text that decode() returns as the JSON object {"text": "..."}.
   std::string decode_json(std::string_view line, DecodedTokens tokens) const;
@@ -68,7 +68,8 @@ class LineTokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains a tokenizer on text files. `kind` is "bpe" for a byte-level one as GPT-2's, or "wordpiece" for one as BERT's.
+// Settings for training a tokenizer on text files. `kind` is "bpe" for a byte-level BPE tokenizer as in GPT-2, or
+// "wordpiece" for a WordPiece tokenizer as in BERT.
 struct TokenizerTraining {
   std::vector<std::string> files;
   std::string kind = "bpe";

@@ -1,5 +1,6 @@
-// Measures collective operations between the ranks of a run, and stores their times for plans. Each rank is a process, which
-// calls bench_links(); `plimsoll bench --links` starts them. Not thread-safe.
+// Measures the duration of collective operations (such as all_reduce) between the ranks of a run, and stores the
+// results, with which plans estimate the speed. Each rank is a process, which calls bench_links(); `plimsoll bench
+// --links` starts them. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -23,9 +23,9 @@ struct MergeResult {
   int64_t num_copied = 0;  // number of tensors that the adapter replaces completely
 };
 
-// Writes W + (alpha / r) B A for every adapted module, and the modules that were saved in full, as a plain
-// Hugging Face model. Errors: kUsage, for example if the folder contains a model
-// or an adapter that may not be replaced; kBadData.
+// Writes W + (alpha / r) B A for every adapted module, and the modules that the adapter contains completely, as a
+// Hugging Face model without an adapter. Errors: kUsage, for example if the folder contains a model or an adapter that
+// may not be replaced; kBadData.
 MergeResult merge_adapter(const MergeOptions& options,
                           const Environment& environment = process_environment());
 

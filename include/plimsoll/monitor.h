@@ -1,6 +1,6 @@
-// Reports the memory, load, clocks and capabilities of this machine's GPUs. These are the figures of
-// nvidia-smi, read from the driver's management library (NVML), which is loaded at run time. The monitor
-// changes no setting of a card. A Monitor may be used by one thread only.
+// Reports the memory, load, clocks and capabilities of this machine's GPUs. These are the values that nvidia-smi shows.
+// They are read from the driver's management library (NVML), which is loaded at run time. The monitor changes no
+// setting of a card. A Monitor may be used by one thread only.
 #pragma once
 
 #include <memory>
@@ -37,8 +37,9 @@ struct TopologyReport {
   std::string json;  // one JSON object on one line without a newline, for programs
 };
 
-// Reads the connections of all GPUs that the driver lists. Without a driver or a GPU, the report contains the NUMA nodes of
-// the host and the reason. `library` is that of MonitorOptions. Errors: none. Cost: about 10 ms per GPU.
+// Reads the connections of all GPUs that the driver lists. Without a driver or a GPU, the report contains the NUMA
+// nodes of the host and the reason. `library` is the path of the driver's management library, as in MonitorOptions.
+// Errors: none. Cost: about 10 ms per GPU.
 TopologyReport read_topology_report(const std::string& library = MonitorOptions().library);
 
 class Monitor {

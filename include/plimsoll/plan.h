@@ -1,5 +1,6 @@
-// Plans a run before anything is allocated, on a machine that need not have the device. The plan states, to
-// the byte, the memory that the run will hold, its location and its purpose. Pure functions; thread-safe.
+// Plans a run before anything is allocated, on a machine that need not have the device. The plan states to the byte how
+// much memory the run will hold, where it is (on the device, on the host or on a disk), and what it is used for. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <cstdint>

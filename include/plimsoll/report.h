@@ -29,9 +29,10 @@ std::string format_metrics(std::string_view split, const MetricMap& metrics);
 // Formats the predicted, allocated and measured memory, and states if the prediction was right.
 std::string format_memory(const MemoryFigures& figures);
 
-// Returns a report of finished runs as one HTML page that needs no other file and no network: plan, map of the arena, curves, planned
-// and held memory, operations, arguments and environment, and for several runs a comparison first. `folders`: the output_dir of
-// each run. Errors: kUsage if a folder is not the output_dir of a run, and if `folders` is empty; kBadData for a damaged file.
+// Returns a report of finished runs as one HTML page that needs no other file and no network: plan, map of the arena,
+// curves, planned and measured memory, operations, arguments and environment, and for several runs a comparison first.
+// `folders`: the output_dir of each run. Errors: kUsage if a folder is not the output_dir of a run, and if `folders` is
+// empty; kBadData for a damaged file.
 std::string report_html(const std::vector<std::string>& folders);
 
 }  // namespace plimsoll

@@ -54,8 +54,8 @@ class Batch {
   int64_t num_tokens() const;
   // Returns true if the rows of the batch have labels.
   bool has_labels() const;
-  // Returns the number of tokens that were cut off texts that are longer than max_seq_length. 0 for next_batch(), which
-  // takes rows that were cut when the data was read.
+  // Returns the number of tokens that were cut off texts that are longer than max_seq_length. It is 0 for a batch from
+  // next_batch(), because those rows were cut when the data was read.
   int64_t num_cut_tokens() const;
   // Returns the position in the training data after this batch, counted in epochs; 0 for a batch from make_batch().
   double epoch() const;
@@ -233,9 +233,9 @@ class Trainer {
   // Continues from a checkpoint of save_checkpoint() or train() with the same model and optimizer: afterwards the loop
   // makes bit for bit the steps that it would have made without the interruption. Batches that were made before stay
   // valid. Returns lines for people about differences between this run and the one that saved the checkpoint. Errors:
-  // kUsage between forward_backward() and update(); kBadData for a folder that is no checkpoint, is damaged, or is of
-  // another model or optimizer. If the fault is found while tensors are read, weights and states return to those after
-  // start().
+  // kUsage between forward_backward() and update(); kBadData for a folder that is not a checkpoint, is damaged, or
+  // belongs to another model or optimizer. If the fault is found while tensors are read, weights and states return to
+  // those after start().
   std::vector<std::string> load_checkpoint(const std::string& folder);
 
   // The functions below read and write weights by name, on every device. They allocate the memory of the run if
