@@ -34,8 +34,8 @@ download() {
     --speed-limit 1000 "$@"
 }
 
-# Returns the index address from pip's own settings. The last one that is set takes effect, so the most
-# specific file is read first.
+# Returns the address of the index in pip's settings. In pip, a more specific configuration file overrides the others,
+# so the most specific file is read first, and within a file the last setting counts.
 configured_index() {
   if [ -n "${PIP_INDEX_URL:-}" ]; then printf '%s\n' "$PIP_INDEX_URL"; return; fi
   for file in "${PIP_CONFIG_FILE:-}" "${VIRTUAL_ENV:-/nowhere}/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" \

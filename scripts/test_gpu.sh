@@ -11,7 +11,7 @@
 # Tests of memory need a card that no other process uses meanwhile. Exit code 1 if a test fails, 2 if there is
 # no GPU or no nvcc.
 set -uo pipefail
-# The tests see what CUDA_VISIBLE_DEVICES leaves, in the order of nvidia-smi; only these cards are printed.
+# The tests use only the GPUs that CUDA_VISIBLE_DEVICES names, numbered as in nvidia-smi. Only these cards are printed.
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 visible=()
 if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then visible=("--id=$CUDA_VISIBLE_DEVICES"); fi

@@ -64,7 +64,7 @@ def libraries(program):
 
 
 def listed():
-    """Returns the licence of each library of THIRD_PARTY.md, by stem."""
+    """Returns the licence of each library in THIRD_PARTY.md, by the name of the library without version."""
     rows = {}
     for line in (ROOT / "THIRD_PARTY.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

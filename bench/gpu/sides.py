@@ -99,7 +99,7 @@ class Ours:
             return dict(train_figures(one, log, memory, done), device=used)
 
     def evaluate(self, one, folder):
-        """Measures the steady state of an evaluation: the difference between a long and a short one, each in its own process."""
+        """Measures the steady speed of an evaluation: runs a long and a short one and uses the difference of their times and rows."""
         runtimes, losses = [], []
         counts = [one["batch"] * max(2, one["ours_steps"] // 9), one["batch"] * one["ours_steps"]]
         for rows in counts:
@@ -134,7 +134,7 @@ class Ours:
 
 
 def train_figures(one, log, memory, done):
-    """Returns a training run of Plimsoll as a record, with an "error" if its log and this script's clock disagree."""
+    """Returns the measurements of a finished training run of Plimsoll, or an "error" if its log and this script's clock disagree."""
     figures = dict(loss=[r["train_loss"] for r in log if "train_loss" in r][-1], nvml_mib=done.peak_mib,
                    program_mib=memory["measured_peak_bytes"] / MIB, predicted_mib=memory["predicted_total_bytes"] / MIB)
     arrived = arrivals(done.lines)
@@ -185,7 +185,7 @@ class Peer:
 
 
 def check_losses(ours, peer, precisions):
-    """Returns, per precision, the two losses on the same weights and texts, their relative difference and its bound."""
+    """Returns for each precision the losses of both programs on the same weights and texts, their relative difference and its bound."""
     checks = {}
     if not precisions:
         return checks

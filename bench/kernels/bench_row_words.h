@@ -1,4 +1,4 @@
-// The command line of kernel_rows_bench. Thread-safe: pure functions.
+// Parses the command line of kernel_rows_bench. Thread-safe: pure functions.
 #pragma once
 
 #include <string>

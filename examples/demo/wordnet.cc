@@ -17,7 +17,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f';
 }
 
-// The lexicographer files by their number, from lexnames(5WN).
+// The names of WordNet's lexicographer files, indexed by their number, from lexnames(5WN).
 constexpr std::array<std::string_view, 45> kLabels = {
     "adj.all",          "adj.pert",           "adv.all",
     "noun.Tops",        "noun.act",           "noun.animal",

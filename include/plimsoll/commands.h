@@ -62,7 +62,7 @@ const CommandInfo* find_command(std::string_view name);
 // A parsed command line, divided into the values of the command's options, the positional arguments, and the words that
 // are settings of a run.
 struct CommandWords {
-  // the values by option; a flag has one empty text
+  // for each option that was given, its values; for a flag, one empty text
   std::map<std::string, std::vector<std::string>, std::less<>> values;
   std::vector<std::string> positionals;
   std::vector<std::string> rest;  // words that are settings of a run, in order

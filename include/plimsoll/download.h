@@ -79,7 +79,7 @@ class DownloadCallback {
   virtual ~DownloadCallback() = default;
   // Called before the first byte, unless there is nothing to download.
   virtual void on_plan(const DownloadPlan&) {}
-  // Called a few times per second.
+  // Called a few times per second with the progress of the download.
   virtual void on_progress(const DownloadProgress&) {}
   // Called with a sentence if the download waits, for example for another process, or repeats a request that failed.
   virtual void on_wait(const std::string&) {}

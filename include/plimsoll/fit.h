@@ -44,7 +44,7 @@ struct FitOptions {
 
 struct FitRow {
   std::string device;
-  // names from method_table() of the methods that this row adds; empty if it is the run as it was given
+  // names from method_table() of the methods that this row adds to the run; empty if it adds none
   std::vector<std::string> methods;
   // The numerical effect of the methods: kSameSums, kRounding or kOtherPath.
   MethodEffect effect = MethodEffect::kSameSums;

@@ -25,9 +25,9 @@ namespace plimsoll {
 struct Continuation {
   std::string text;             // the new text, up to the end token or the end of the stop string
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
-  // the reason why it ends: "eos", "stop", "length", or "interrupted" (Generator::request_stop())
+  // the reason why the text ends: "eos", "stop", "length", or "interrupted" (Generator::request_stop())
   std::string end;
-  double score = 0.0;  // its score in a beam search; otherwise 0
+  double score = 0.0;  // score of the text in a beam search; otherwise 0
 };
 
 // The amount of work since start() and the time that it took, without the loading of weights. Prefill reads the prompts
@@ -38,7 +38,7 @@ struct GenerationSpeed {
   int64_t num_texts = 0;   // continuations that were returned
   int64_t new_tokens = 0;  // number of new tokens in these continuations
   int64_t decode_runs = 0;
-  int64_t decoded_tokens = 0;  // tokens that decode runs read, including those of beams that were discarded.
+  int64_t decoded_tokens = 0;  // tokens that decode runs read, including those of beams that were discarded
   // Lower bounds for the bytes that the decode runs read. Each run reads all weights (but of an embedding table only
   // the rows of its tokens), and the cached keys and values to which the new tokens attend.
   double weight_bytes_read = 0;

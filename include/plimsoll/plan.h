@@ -67,8 +67,9 @@ struct PlannedPhase {
 
 // The op of a phase at which the most memory is in use.
 struct PlannedPeak {
-  std::string phase;    // "train" or "eval"
-  std::string segment;  // "forward", "backward" or "optimizer"
+  std::string phase;  // the phase: "train" or "eval"
+  // the segment of the program that contains the op: "forward", "backward" or "optimizer"
+  std::string segment;
   std::string module;  // module that the op belongs to, such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;      // name of the op, such as "matmul"
   int64_t position = 0;  // index of the op in its program, from 0
@@ -140,7 +141,7 @@ struct PlannedMemory {
 
 // Estimated work of a group of operations in a step.
 struct PlannedOperations {
-  std::string name;  // such as "matrix products" or "element-wise"
+  std::string name;  // name of the group, such as "matrix products" or "element-wise"
   double flops = 0;
   double bytes = 0;  // bytes that the operations read from and write to memory
   double ms = 0;

@@ -32,8 +32,8 @@ class MeasuredDisk {
 
   bool is_direct() const { return disk_.file().is_direct(); }
 
-  // Transfers the whole file three times, at each time at most one block per direction, and returns the median of the
-  // three rates in GB/s.
+  // Returns the transfer rate in GB/s: the median of three passes over the whole file. With `reads` and `writes`, one
+  // block is read and another one is written at the same time.
   double median_rate(bool reads, bool writes) {
     std::array<double, 3> rates{};
     for (double& rate : rates) {

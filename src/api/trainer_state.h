@@ -30,7 +30,7 @@ struct Batch::Impl {
 // The current optimizer step of a custom training loop.
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
-  int64_t labels = 0;         // number of labels in these micro-batches
+  int64_t labels = 0;         // number of labels in the micro-batches whose gradients were added
   double denominator = 1;     // the number by which the loss of each micro-batch is divided
 };
 

@@ -24,7 +24,7 @@ using ArgumentMember =
                  std::optional<double> Arguments::*, StringList Arguments::*, KeyValues Arguments::*>;
 
 struct Setting {
-  ArgumentInfo info;  // argument_table() also fills in its default_text; elsewhere it is empty
+  ArgumentInfo info;  // default_text is filled in only in argument_table()
   ArgumentMember member;
 
   // Returns true if the setting takes either no value or True or False on the command line.
@@ -85,7 +85,8 @@ struct SettingState {
 // files contains the same rule.
 struct Exclusion {
   SettingState first, second;
-  std::string_view message;  // in which {0} and {1} stand for the two settings with their values
+  // error message in which {0} and {1} stand for the two settings with their values
+  std::string_view message;
 };
 std::span<const Exclusion> exclusions();
 bool holds(const Arguments& arguments, const SettingState& state);
