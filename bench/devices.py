@@ -50,7 +50,7 @@ def visible_gpus(environment):
 def environment_for(device, base=None, threads=None):
     """Returns environment variables with which only this device is visible: "cpu" or "cuda:N", an index among the visible GPUs.
 
-    With `threads`, OpenMP, MKL and Rayon use as many. Ends the program if the variables of `base` hide the GPU."""
+    If `threads` is given, OpenMP, MKL and Rayon use this number of threads. Ends the program if the variables of `base` hide the GPU."""
     environment = without_changing(base)
     if threads:
         environment.update({name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")})
@@ -84,7 +84,7 @@ def nvml_name():
 
 
 def host():
-    """Returns the device of work that never uses a GPU: "cpu: Intel..., 2 threads", the threads that this process may use."""
+    """Describes the device of work that never uses a GPU: "cpu: Intel..., 2 threads", with the threads that this process may use."""
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -180,7 +180,7 @@ def wrong_device(wanted, used):
 
 
 def wrong_threads(wanted, used):
-    """Returns the reason why a run on a CPU is not counted (it used or stated another number of threads), or None."""
+    """Returns the reason why a run on a CPU is not counted (it used another number of threads or did not state it), or None."""
     found = re.search(r"(\d+) threads?\b", used or "")
     if found and int(found.group(1)) == wanted:
         return None

@@ -224,7 +224,7 @@ def main():
         options["gradient_checkpointing"] = "True"
     device, (row, row_threads) = options.get("device", ""), device_of_row(out)
     on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu" or row == "cpu"
-    # Trainer would otherwise use every visible GPU.
+    # Only one GPU is made visible, because Trainer would use every visible GPU.
     threads = (int(options.get("num_threads", "0")) or row_threads) if on_cpu else 0
     environment = devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0", threads=threads)
     os.environ.clear()

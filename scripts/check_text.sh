@@ -35,7 +35,7 @@ for script in scripts/*.sh .ci/run; do
   if head -n 1 "$script" | grep -q bash; then shell=bash; fi
   report "$script does not parse" "$("$shell" -n "$script" 2>&1)"
 done
-# At most 3 findings per 1000 lines of comments and Markdown.
+# Permits at most 3 findings per 1000 lines of comments and Markdown.
 if command -v python3 >/dev/null 2>&1; then python3 scripts/check_english.py --show 20 --limit 3 || status=1; fi
 
 [ "$status" -eq 0 ] && echo "text: nothing found"

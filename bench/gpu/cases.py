@@ -82,7 +82,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    """Writes a temporary file and renames it, so that a run that is killed leaves the old file."""
+    """Writes a temporary file and renames it, so that the old file stays complete if this program is killed."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(value, file, indent=1)
     os.replace(path + ".new", path)

@@ -48,7 +48,8 @@ struct Trace {
 };
 
 Trace& trace() {
-  // Never destroyed: CUPTI may deliver records while the program's static objects are being destroyed.
+  // This object is never destroyed, because CUPTI may deliver records while the program's static objects are being
+  // destroyed.
   static auto* const all = new Trace;
   return *all;
 }

@@ -95,7 +95,7 @@ TEST(WordNet, LeavesOutSmallClassesAndLimitsLargeOnes) {
   EXPECT_EQ(rows.size(), 140u);
 }
 
-// The first rows have the classes in the same shares as all rows.
+// The classes must have the same shares in the first rows as in all rows.
 TEST(WordNet, TheFirstRowsAreAFairSample) {
   const std::vector<Definition> definitions =
       joined(with_label("noun.big", 5000), with_label("noun.fit", 500));
@@ -133,7 +133,7 @@ TEST(WordNet, CapsTrainingRowsWithoutChangingTheOthers) {
   ASSERT_EQ(capped.train.size(), 50u);
   EXPECT_EQ(capped.test.size(), whole.test.size());
   EXPECT_EQ(capped.train[49].text, whole.train[49].text);
-  // The order is by hash, not by word.
+  // Rows must be sorted by hash and not by word.
   EXPECT_FALSE(std::ranges::is_sorted(whole.train, {}, &LabelledText::text));
 }
 

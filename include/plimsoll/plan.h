@@ -59,7 +59,7 @@ struct PlannedPurposes {
 
 // One phase of a run, which is a column of the printed memory table.
 struct PlannedPhase {
-  std::string name;  // such as "load", "resume", "train", "eval" or "save"
+  std::string name;  // name of the phase, such as "load", "resume", "train", "eval" or "save"
   PlannedPurposes by_purpose;
   int64_t arena_bytes = 0;  // size of the part of the arena that the phase uses
   int64_t total_bytes = 0;  // equals by_purpose.total(), which includes the memory outside the arena
@@ -217,7 +217,8 @@ struct PlanReport {
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
-  std::optional<PlannedGeneration> generation;  // set if the plan generates texts
+  // KV cache and speed of a plan that generates texts; not set for other plans
+  std::optional<PlannedGeneration> generation;
   // Changes of arguments that save memory, cheapest first. If the run does not fit, the changes that make it fit
   // come before those that only reduce its memory. Empty with Savings::kLeaveOut.
   std::vector<PlannedChange> changes;

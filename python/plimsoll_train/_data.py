@@ -96,18 +96,18 @@ def rows_of(data: Any) -> Iterator[Row]:
         if data and all(hasattr(part, "column_names") for part in data.values()):
             raise UsageError(f"this object has several data sets ({', '.join(data)}); pass one of them, such as data['train']")
         yield from _rows_of_columns(data)
-    elif hasattr(data, "features") and hasattr(data, "with_format"):  # datasets.Dataset
+    elif hasattr(data, "features") and hasattr(data, "with_format"):  # a datasets.Dataset
         plain = data.with_format(None)
         if not hasattr(plain, "__len__"):
             raise UsageError("an IterableDataset has no number of rows; pass a Dataset")
         for begin in range(0, len(plain), 1000):
             yield from _rows_of_columns(plain[begin:begin + 1000])
-    elif hasattr(data, "iter_rows"):  # polars
+    elif hasattr(data, "iter_rows"):  # a DataFrame of polars
         yield from data.iter_rows(named=True)
-    elif hasattr(data, "to_batches"):  # pyarrow
+    elif hasattr(data, "to_batches"):  # a table of pyarrow
         for batch in data.to_batches():
             yield from batch.to_pylist()
-    elif hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
+    elif hasattr(data, "itertuples") and hasattr(data, "columns"):  # a DataFrame of pandas
         names = [str(name) for name in data.columns]
         for values in data.itertuples(index=False, name=None):
             yield dict(zip(names, values))

@@ -166,7 +166,7 @@ class FitResult:
         return next((row for row in self.rows if row["fits"]), None)
 
     def to_frame(self) -> Any:
-        """Returns the rows as a DataFrame of pandas or polars, with lists as texts."""
+        """Returns the rows as a DataFrame of pandas or polars, in which lists are converted to texts."""
         return _frame([{name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
                        for row in self.rows])
 

@@ -142,7 +142,8 @@ std::string shown_value(std::string_view name, std::string_view value) {
     const size_t kept = scheme < at ? scheme + kScheme.size() : 0;
     return std::string(value.substr(0, kept)).append(value.substr(at + 1));
   }
-  // In other addresses than those of proxies, a path may contain '@'.
+  // Values may be lists of addresses. The path of an address may contain '@', so the credentials are searched only
+  // between the scheme and the path.
   std::string shown;
   while (true) {
     const size_t scheme = value.find(kScheme);

@@ -65,8 +65,8 @@ std::string_view expected_type(KeyType type) {
   return "an object";
 }
 
-// Returns the value of a key as a text of the command line, or an empty text if it has another type. YAML has no types,
-// so that a text may be a flag or a number.
+// Returns the value of a key as a text of the command line, or an empty text if it has another type. YAML values have
+// no fixed types, so a text may stand for a flag or a number.
 std::string scalar_text(KeyType type, const Json& value) {
   const bool is_text = value.is_string();
   std::string text = is_text ? value.get<std::string>() : value.dump();

@@ -381,7 +381,7 @@ class RankRun {
   const RankCommand& command_;
   const SignalReader& signals_;
   const Variables& more_;
-  std::vector<RankProcess> processes_;  // index is the rank
+  std::vector<RankProcess> processes_;  // indexed by the rank
   int suspect_ = -1;                    // the rank whose failure is currently regarded as the cause
   int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;     // The rank that the messages name as the cause: cause_, or a stopped rank.

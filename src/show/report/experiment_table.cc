@@ -21,7 +21,7 @@ std::string mib(int64_t bytes) {
   return bytes > 0 ? fmt::format("{}", (bytes + kMiB / 2) / kMiB) : "-";
 }
 
-// Returns "4%", rounded up; "-" if the spread is not known.
+// Formats the spread of speeds as a percentage that is rounded up, such as "4%"; "-" if the spread is not known.
 std::string spread_text(std::optional<double> spread) {
   return spread ? fmt::format("{:.0f}%", std::ceil(100 * *spread)) : "-";
 }
