@@ -200,7 +200,7 @@ def product_precision(device):
     import torch
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.rand(256, 256, generator=generator, dtype=torch.float64) - 0.5 for _ in range(2))
-    # Operands that fp32 represents exactly, so that only the product rounds.
+    # The operands are rounded to fp32 first, so that only the product itself can lose precision.
     a, b = a.float().double(), b.float().double()
     found = (a.float().to(device) @ b.float().to(device)).double().cpu()
     return precision_of_error(((found - a @ b).abs().max() / (a @ b).abs().max()).item())

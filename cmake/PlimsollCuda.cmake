@@ -43,7 +43,8 @@ if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # nvcc's front end cannot evaluate fmt's checked format strings at compile time; the C++ compiler checks the same headers.
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1 -Xcudafe --display_error_number")
-  # The driver decompresses a kernel when it is first used. Drivers for CUDA 12.4 and later read this form.
+  # The kernels are stored compressed, and the driver decompresses a kernel when it is first used. Drivers for CUDA 12.4
+  # and later support this.
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --compress-mode=size")
   if(PLIMSOLL_CUDA_LINES)
     set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -lineinfo")

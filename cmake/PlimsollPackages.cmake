@@ -13,7 +13,8 @@ file(STRINGS /etc/os-release release REGEX "^VERSION_ID=")
 string(REGEX REPLACE "[^0-9]" "" release "${release}")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# dpkg requires an address. The variables are those of Debian's own tools.
+# dpkg requires the name and the address of a maintainer. DEBFULLNAME and DEBEMAIL are the variables of Debian's own
+# tools.
 set(name $ENV{DEBFULLNAME})
 set(address $ENV{DEBEMAIL})
 if(NOT name OR NOT address)

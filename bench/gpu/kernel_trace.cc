@@ -72,7 +72,8 @@ void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* max_records) 
   *max_records = 0;
 }
 
-// Converts a record. Later versions of a record only add members at its end.
+// Converts a record of CUPTI to a Span. Later versions of CUPTI only add members at the end of a record, so their
+// records can be read too.
 Span span_of(const CUpti_Activity* record) {
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {

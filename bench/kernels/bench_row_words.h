@@ -8,7 +8,8 @@ namespace plimsoll {
 
 struct BenchRowWords {
   int repetitions = 5;
-  std::vector<std::string> rows = {};  // parts of names of rows; empty for all rows
+  // only rows whose names contain one of these texts are timed; if empty, all rows
+  std::vector<std::string> rows = {};
 };
 
 // Reads the words after the name of the program. Errors: kUsage for an unknown option, for an invalid number of

@@ -79,7 +79,7 @@ std::vector<Variant> further_variants() {
     llama.activations = DType::kBF16;
     variants.emplace_back(llama);
   }
-  // Weights in bf16 without fp32 masters, whose updates use the kernels with stochastic rounding.
+  // Weights that exist only in bf16, without fp32 master copies. Their updates use kernels with stochastic rounding.
   variants.emplace_back(TinyCase{.dtype = DType::kBF16});
   // Activation functions other than GELU, because each has its own kernels.
   for (const char* activation : {"relu", "gelu_new", "silu"})

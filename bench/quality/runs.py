@@ -117,7 +117,7 @@ def student_cdf(t, degrees):
 
 
 def student_bound(level, degrees):
-    """Returns the |t| that is exceeded with probability `level`."""
+    """Returns the value that |t| of Student's distribution exceeds with probability `level`."""
     low, high = 0.0, 1000.0
     for _ in range(80):
         middle = (low + high) / 2

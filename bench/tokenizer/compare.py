@@ -47,7 +47,7 @@ WORDS = """naïve façade Ελληνικά γλώσσα ΟΔΥΣΣΕΥΣ При�
 
 
 def package_lines(limit):
-    """Returns the short and long descriptions of every package, line by line, without duplicates."""
+    """Returns the lines of the short and long descriptions of all Debian packages, without duplicates."""
     text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True).stdout.decode(errors="replace")
     lines = {}
     for line in text.split("\n"):

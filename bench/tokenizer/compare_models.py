@@ -34,7 +34,7 @@ DEFAULT = ["gpt2", "roberta", "llama3", "qwen2", "modernbert", "gpt4o", "llama2"
 
 
 def translations(num_bytes):
-    """Translated messages, in turns from every language."""
+    """Returns translated messages of programs, from files of all languages in random order."""
     found, rng = [], random.Random(5)
     files = sorted(pathlib.Path("/usr/share/locale").glob("*/LC_MESSAGES/*.mo"))
     rng.shuffle(files)

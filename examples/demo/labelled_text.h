@@ -23,7 +23,7 @@ void write_rows(const std::string& path, std::span<const LabelledText> rows);
 // Writes `content` to a file. Errors: std::runtime_error with the path.
 void write_text(const std::string& path, std::string_view content);
 
-// The values of "--name value" pairs by name. Errors: std::runtime_error for names that are not in `known`.
+// Parses "--name value" pairs of a command line. Errors: std::runtime_error for names that are not in `known`.
 class Options {
  public:
   Options(int argc, char** argv, std::span<const std::string_view> known);

@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """The memory of the run at its peak, with libraries and buffers."""
+        """The memory of the run at its peak, including that of libraries."""
         return int(self.data["total_bytes"])
 
     @property
