@@ -1,9 +1,10 @@
-"""The device, the threads and the data type that each side of a comparison really uses, and the program that is measured.
+"""Determines the device, the threads and the data type that each of two compared programs really uses.
 
-A comparison is only valid if both sides ran on the requested device. Trainer uses every visible GPU, and falls back to the CPU
-without a word if PyTorch sees none, so both sides get an environment with exactly the requested device, report the device
-that they used, and are refused if it is another one. The same holds for threads and data types: variables such as OMP_NUM_THREADS,
-NVIDIA_TF32_OVERRIDE or RANK change one side or both without a word, so that neither side gets them.
+The programs (the sides) are Plimsoll and, for example, Hugging Face's Trainer. A comparison is only valid if both ran on the requested
+device. Trainer uses every visible GPU, and uses the CPU without a message if PyTorch sees no GPU. Both sides therefore get an environment
+in which only the requested device is visible, report the device that they used, and are not counted if it is another one. The same holds
+for threads and data types: environment variables such as OMP_NUM_THREADS, NVIDIA_TF32_OVERRIDE or RANK could change one side, so they are
+removed for both.
 """
 import datetime
 import hashlib
@@ -14,17 +15,18 @@ import shutil
 import subprocess
 import sys
 
-# Variables that change the threads, the instructions, the data types, the memory or the ranks of a program that reads them.
+# Environment variables that change the threads, the instructions, the data types, the memory or the ranks of a program
+# that reads them.
 CHANGING = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|DNNL|ONEDNN|ATEN|RAYON|ACCELERATE|FSDP|TORCHDYNAMO|TORCHINDUCTOR|TORCHELASTIC|TORCH_COMPILE|XLA|JAX|CUBLAS|"
     r"CUBLASLT|SLURM|OMPI|PMI|PMIX)_.*|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|"
     r"PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_LAUNCH_BLOCKING|TOKENIZERS_PARALLELISM|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|"
     r"MASTER_ADDR|MASTER_PORT")
-REPORTED = set()  # the removed variables that were already printed
+REPORTED = set()  # names of the removed variables that were already printed
 
 
 def without_changing(base=None):
-    """Returns the environment without CHANGING, and prints once what it removed."""
+    """Returns the environment without the variables that match CHANGING, and prints each removed variable once."""
     environment = dict(os.environ if base is None else base)
     removed = sorted(name for name in environment if CHANGING.fullmatch(name))
     if new := [f"{name}={environment[name]}" for name in removed if name not in REPORTED]:
@@ -48,7 +50,7 @@ def visible_gpus(environment):
 def environment_for(device, base=None, threads=None):
     """Returns environment variables with which only this device is visible: "cpu" or "cuda:N", an index among the visible GPUs.
 
-    With `threads`, OpenMP, MKL and Rayon use as many. Ends the program if the variables of `base` hide the GPU."""
+    If `threads` is given, OpenMP, MKL and Rayon use this number of threads. Ends the program if the variables of `base` hide the GPU."""
     environment = without_changing(base)
     if threads:
         environment.update({name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")})
@@ -82,7 +84,7 @@ def nvml_name():
 
 
 def host():
-    """Returns the device of work that never uses a GPU: "cpu: Intel..., 2 threads", the threads that this process may use."""
+    """Describes the device of work that never uses a GPU: "cpu: Intel..., 2 threads", with the threads that this process may use."""
     name = platform.processor() or platform.machine()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -100,7 +102,7 @@ def counted_threads(count):
 
 
 def check_threads(threads):
-    """Ends the program if both sides cannot have so many processors."""
+    """Ends the program if this process may use fewer processors than the requested number of threads."""
     if threads > available_threads():
         sys.exit(f"{counted_threads(threads)} were requested, but this process may use {available_threads()} processors")
 
@@ -114,7 +116,7 @@ def program_of(name):
 
 
 def describe_program(path):
-    """Returns the version of Plimsoll's program, when it was built, and a hash, which tells it from an older one."""
+    """Describes Plimsoll's program: its version, the time when it was built, and a hash that identifies the build."""
     version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()[:12]
@@ -168,7 +170,7 @@ def trainer_device(trainer):
 
 
 def wrong_device(wanted, used):
-    """Returns why a run does not count, or None: the device that it used is not the requested one, or is not known."""
+    """Returns the reason why a run is not counted (it used another device than the requested one, or it is not known which), or None."""
     kind = "cuda" if wanted.startswith("cuda") else "cpu"
     if used is None:
         return f"the device is not known, {kind} was requested"
@@ -178,7 +180,7 @@ def wrong_device(wanted, used):
 
 
 def wrong_threads(wanted, used):
-    """Returns why a run on a CPU does not count, or None: it used another number of threads, or did not state it."""
+    """Returns the reason why a run on a CPU is not counted (it used another number of threads or did not state it), or None."""
     found = re.search(r"(\d+) threads?\b", used or "")
     if found and int(found.group(1)) == wanted:
         return None
@@ -198,7 +200,7 @@ def product_precision(device):
     import torch
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.rand(256, 256, generator=generator, dtype=torch.float64) - 0.5 for _ in range(2))
-    # Operands that fp32 represents exactly, so that only the product rounds.
+    # The operands are rounded to fp32 first, so that only the product itself can lose precision.
     a, b = a.float().double(), b.float().double()
     found = (a.float().to(device) @ b.float().to(device)).double().cpu()
     return precision_of_error(((found - a @ b).abs().max() / (a @ b).abs().max()).item())
@@ -211,7 +213,7 @@ def trainer_precision(trainer):
 
 
 def wrong_precision(wanted, used):
-    """Returns why a run does not count, or None: it multiplied in another type. The peer of "tf32x3" multiplies in fp32."""
+    """Returns the reason why a run is not counted (it multiplied in another type), or None. Trainer's equivalent of "tf32x3" is fp32."""
     wanted = "fp32" if wanted == "tf32x3" else wanted
     return None if used == wanted else f"multiplied in {used}, {wanted} was requested"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a row of `plimsoll bench --peer`: passes the same arguments to Hugging Face's Trainer. Writes one JSON file.
+"""Runs one row of `plimsoll bench --peer` with Hugging Face's Trainer and the same arguments. Writes one JSON file.
 
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
        experiments_peer.py --check    # checks if it can run; exit code 0 or the reason in the last line
@@ -90,17 +90,17 @@ WITHOUT_PEER = {
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
     "fp8": ("False",),
-    # This script runs one process and a classifier.
+    # Trainer runs in one process here, and the model is a classifier.
     "nproc_per_node": ("1",),
     "nnodes": ("1",),
     "tp_size": ("1",),
     "pp_size": ("1",),
     "problem_type": ("auto", "single_label_classification"),
-    "load_in_4bit": ("False",),  # needs a folder of weights, which a row does not have
+    "load_in_4bit": ("False",),  # needs a folder with weights, but the rows use random weights
     "load_in_8bit": ("False",),
     "modules_to_save": (),
 }
-# Optimizers of bitsandbytes that have no name in Trainer.
+# Optimizers of bitsandbytes that Trainer cannot create by a name.
 OWN_OPTIMIZERS = {"adagrad_8bit": "Adagrad8bit", "adagrad_bnb_8bit": "Adagrad8bit", "sgd_8bit": "SGD8bit",
                   "sgd_bnb_8bit": "SGD8bit"}
 
@@ -130,7 +130,7 @@ def own_optimizer(model, arguments, options):
 
 
 def prepared(model, options):
-    """Applies the arguments of a row that concern the model and not Trainer."""
+    """Returns the model after it has applied the arguments of a row that concern the model and not Trainer."""
     import torch
     if options.get("dtype", "float32") == "bfloat16":
         model = model.to(torch.bfloat16)
@@ -193,7 +193,7 @@ def device_of_row(out):
 
 
 def wanted_precision(options):
-    """Returns the type of the products of a row. Weights in bf16 are multiplied as they are; the measured product has fp32 operands."""
+    """Returns the type of the matrix products of a row. Products of bf16 weights are not measured, because they are in bf16."""
     for name in ("bf16", "fp16", "tf32"):
         if options.get(name, "False") in ("True", "true", "1"):
             return name
@@ -224,7 +224,7 @@ def main():
         options["gradient_checkpointing"] = "True"
     device, (row, row_threads) = options.get("device", ""), device_of_row(out)
     on_cpu = options.get("use_cpu", "False") in ("True", "1") or device == "cpu" or row == "cpu"
-    # Trainer would otherwise use every visible GPU.
+    # Only one GPU is made visible, because Trainer would use every visible GPU.
     threads = (int(options.get("num_threads", "0")) or row_threads) if on_cpu else 0
     environment = devices.environment_for("cpu" if on_cpu else device if device.startswith("cuda") else "cuda:0", threads=threads)
     os.environ.clear()

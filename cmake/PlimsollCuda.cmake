@@ -2,7 +2,8 @@
 # runtime statically and opens the driver, NVML and the product libraries at run time, so one binary runs with
 # and without a driver.
 #
-# The architectures of a release. sm_75 has no bf16; the newest architecture also gets PTX for later ones.
+# The variable below lists the GPU architectures of a release. sm_75 does not support bf16. For the newest architecture,
+# PTX is included too, from which drivers compile code for later GPUs.
 set(PLIMSOLL_CUDA_RELEASE_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 option(PLIMSOLL_CUDA "Build for NVIDIA GPUs too, where nvcc is found" ON)
 set(PLIMSOLL_CUDA_ARCHITECTURES "90-real" CACHE STRING "CUDA architectures to build for, or RELEASE for all of them")
@@ -42,7 +43,8 @@ if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # nvcc's front end cannot evaluate fmt's checked format strings at compile time; the C++ compiler checks the same headers.
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1 -Xcudafe --display_error_number")
-  # The driver decompresses a kernel when it is first used. Drivers for CUDA 12.4 and later read this form.
+  # The kernels are stored compressed, and the driver decompresses a kernel when it is first used. Drivers for CUDA 12.4
+  # and later support this.
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --compress-mode=size")
   if(PLIMSOLL_CUDA_LINES)
     set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -lineinfo")
@@ -62,8 +64,8 @@ function(plimsoll_cuda_sources target)
   endif()
 endfunction()
 
-# plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. It is built if CUDA is
-# enabled and run only by `make test-gpu`. It prints a line of figures per suite that compares numbers
+# plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. It is built if CUDA is enabled and run
+# only by `make test-gpu`. A suite that compares numbers prints a line with its largest errors
 # (tests/support/suite_figures.cc).
 function(plimsoll_gpu_test name)
   cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
@@ -79,8 +81,8 @@ function(plimsoll_gpu_test name)
   endif()
 endfunction()
 
-# plimsoll_gpu_variant(NAME PROGRAM [GPUS 2]): runs a test program that is built for the CPU again on the first GPU, or on
-# two GPUs.
+# plimsoll_gpu_variant(NAME PROGRAM [GPUS 2]): registers another run of a test program of the CPU, which uses the first
+# GPU, or two GPUs.
 function(plimsoll_gpu_variant name program)
   cmake_parse_arguments(ARG "" "GPUS" "" ${ARGN})
   if(PLIMSOLL_HAS_CUDA AND PLIMSOLL_BUILD_TESTS)

@@ -14,14 +14,15 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 find_package(Gloo REQUIRED)
-# Only the headers are needed: the library is opened when a picture is written as PNG, so no other run loads
-# it.
+# For cairo only the headers are needed. The library is opened when a picture is written as PNG, so other runs need not
+# load it.
 pkg_check_modules(CAIRO cairo)
-# Downloads: again only the headers are needed, and the libraries are opened when something is downloaded.
+# For downloads too, only headers are needed. The libraries are opened when something is downloaded.
 pkg_check_modules(CURL REQUIRED libcurl)
 pkg_check_modules(LIBCRYPTO REQUIRED libcrypto>=3)
-# Optional: without them, Parquet and Arrow files are refused with the way to convert them. PLIMSOLL_ARROW_ROOT names a folder with
-# include/ and the libraries, such as that of the Python package pyarrow, which has no CMake files.
+# The Arrow libraries are optional. Without them, Parquet and Arrow files are refused with a message that explains how
+# to convert them. PLIMSOLL_ARROW_ROOT names a folder with include/ and the libraries, such as that of the Python
+# package pyarrow, which has no CMake files.
 option(PLIMSOLL_ARROW "Read Parquet and Arrow files, where Apache Arrow is found" ON)
 set(PLIMSOLL_ARROW_ROOT "" CACHE PATH "Folder with the headers and libraries of Apache Arrow")
 add_library(plimsoll_arrow INTERFACE)
@@ -45,7 +46,8 @@ endif()
 target_compile_definitions(plimsoll_arrow INTERFACE PLIMSOLL_HAS_ARROW=${PLIMSOLL_HAS_ARROW})
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
-# The version determines the memory that the library holds outside the arena, which the plan includes.
+# The plan includes the memory that the oneDNN library holds outside the arena. It depends on the version of the
+# library.
 file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h PLIMSOLL_ONEDNN_MAJOR REGEX "define DNNL_VERSION_MAJOR")
 string(REGEX REPLACE ".*DNNL_VERSION_MAJOR +" "" PLIMSOLL_ONEDNN_MAJOR "${PLIMSOLL_ONEDNN_MAJOR}")
 add_library(plimsoll_dnnl INTERFACE)

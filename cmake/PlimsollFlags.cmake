@@ -7,8 +7,8 @@ if(PLIMSOLL_WERROR)
   target_compile_options(plimsoll_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
-# Instrumented builds use -O1 for every build type (the last -O of a command line counts): their code is
-# checked, not measured, and builds in half the time. Reports need only line tables as debug information.
+# Builds with sanitizers use -O1 for every build type (the compiler uses the last -O of a command line). Their speed is
+# not measured, and they build in half the time. Line tables (-g1) are all the debug information that reports need.
 if(PLIMSOLL_SANITIZE)
   target_compile_options(plimsoll_flags INTERFACE
     -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all)
@@ -22,10 +22,11 @@ if(PLIMSOLL_TSAN)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=thread)
 endif()
 if((PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # The sanitizers' checks hide initializations from GCC, for example in std::variant, as its manual states.
+  # The checks of the sanitizers prevent GCC from seeing some initializations, for example in std::variant, as its
+  # manual states. Its warnings about them are therefore disabled.
   target_compile_options(plimsoll_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
 if(PLIMSOLL_BUILD_FUZZ)
-  # Every library counts its branches, so that the fuzzer detects inputs that reach new ones.
+  # Libraries are compiled with counters for their branches, so that the fuzzer detects inputs that reach new ones.
   target_compile_options(plimsoll_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -13,7 +13,8 @@ file(STRINGS /etc/os-release release REGEX "^VERSION_ID=")
 string(REGEX REPLACE "[^0-9]" "" release "${release}")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# dpkg requires an address. The variables are those of Debian's own tools.
+# dpkg requires the name and the address of a maintainer. DEBFULLNAME and DEBEMAIL are the variables of Debian's own
+# tools.
 set(name $ENV{DEBFULLNAME})
 set(address $ENV{DEBEMAIL})
 if(NOT name OR NOT address)
@@ -40,7 +41,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME plimsoll)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
-# The program opens these at run time, for downloads and for pictures.
+# Libraries that the program opens at run time: for downloads (recommended) and for pictures as PNG (suggested).
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4, libssl3, ca-certificates")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "libcairo2")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "train and run transformers with a plan of every byte
@@ -51,7 +52,7 @@ the byte how much memory the run will hold, where and why.")
 
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libplimsoll${soversion})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
-# Debian's policy requires the trigger, which CPack does not write.
+# Debian's policy requires that a package with a shared library triggers ldconfig. CPack does not write this trigger.
 file(WRITE ${PROJECT_BINARY_DIR}/generated/debian/triggers "activate-noawait ldconfig\n")
 file(WRITE ${PROJECT_BINARY_DIR}/generated/debian/shlibs
   "libplimsoll ${soversion} libplimsoll${soversion} (>= ${PROJECT_VERSION})\n")
@@ -69,7 +70,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "train and run transformers with a p
 Plimsoll trains, evaluates and runs transformers on CPUs and NVIDIA GPUs. This
 package contains the headers of its library and a CMake package.")
 
-# Read by cmake/package_files.cmake.
+# The variables below are read by cmake/package_files.cmake.
 set(CPACK_PLIMSOLL_SOURCE ${PROJECT_SOURCE_DIR})
 set(CPACK_PLIMSOLL_VERSION "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 set(CPACK_PLIMSOLL_PACKAGES program plimsoll library libplimsoll${soversion} development libplimsoll-dev)

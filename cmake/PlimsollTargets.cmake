@@ -1,16 +1,16 @@
-# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. APART, here and below: never several
-#   sources compiled as one (PLIMSOLL_UNITY), for sources that use a name twice. A folder that sets PLIMSOLL_LIBRARIES_APART says so
-#   for all its libraries.
+# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): the library of one folder of src/. With PLIMSOLL_UNITY several sources are
+#   compiled as one, except with APART, which is needed if two sources define the same name. A folder that sets
+#   PLIMSOLL_LIBRARIES_APART requests this for all its libraries. APART has the same meaning below.
 # plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
-#   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
-#   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
-#   slow_sanitized, which .ci/run leaves out of its sanitized tests; NOT_SANITIZED keeps a test that cannot hold under any
-#   sanitizer out of those builds.
+#   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is the approximate duration of a long
+#   test: CTest starts such tests first, so that it need not wait for one of them at the end. WHY is the reason, in a sentence:
+#   SLOW_SANITIZED adds the label slow_sanitized, whose tests .ci/run does not run under sanitizers; NOT_SANITIZED excludes a
+#   test that cannot pass under any sanitizer from builds with sanitizers.
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
-# Up to eight sources of the target are compiled as one, which saves reading the same headers: a fresh build takes about two thirds of
-# the time. scripts/check_tidy.sh sets PLIMSOLL_UNITY=OFF, because clang-tidy reads single sources.
+# Up to eight sources of the target are compiled as one, so that the compiler reads common headers only once. A complete build then takes
+# about two thirds of the time. scripts/check_tidy.sh sets PLIMSOLL_UNITY=OFF, because clang-tidy reads single sources.
 function(plimsoll_compile_as_one target apart)
   if(PLIMSOLL_UNITY AND NOT apart)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
@@ -30,7 +30,8 @@ endfunction()
 # Every test includes GoogleTest's header, which takes a second to parse. It is precompiled once, for all tests.
 function(plimsoll_precompile_gtest target)
   if(NOT TARGET plimsoll_gtest_header)
-    # A program, since it must be compiled with the options of a program (-fPIE).
+    # The precompiled header belongs to a program and not to a library, because it must be compiled with the options of
+    # programs (-fPIE).
     file(WRITE ${PROJECT_BINARY_DIR}/gtest_header.cc "// Owns the precompiled header of the tests.\nint main() {}\n")
     add_executable(plimsoll_gtest_header EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/gtest_header.cc)
     target_compile_options(plimsoll_gtest_header PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -40,11 +41,13 @@ function(plimsoll_precompile_gtest target)
     endif()
     target_precompile_headers(plimsoll_gtest_header PRIVATE <gtest/gtest.h>)
   endif()
-  # A precompiled header is only valid for the same options, so every test has OpenMP's, whether its libraries need them or not.
+  # A precompiled header is only valid with the same compiler options. Every test therefore gets the options of OpenMP,
+  # even if its libraries do not need them.
   if(TARGET OpenMP::OpenMP_CXX)
     target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   endif()
-  # GCC 12 warns of std::string's own code (its bugs 105329 and 105651), which it only suppresses in headers that are not precompiled.
+  # GCC 12 warns about the code of std::string (its bugs 105329 and 105651). It suppresses these warnings only in
+  # headers that are not precompiled.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
   endif()
@@ -73,7 +76,8 @@ function(plimsoll_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   plimsoll_compile_as_one(${name} ${ARG_APART})
-  # Compiled in two thirds of the time; what is tested is in libraries, and they are as they are shipped.
+  # Test sources are compiled with -O1, which takes two thirds of the time. The code under test is in libraries, which
+  # have the options of a release.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
@@ -88,15 +92,15 @@ function(plimsoll_test name)
   if(ARG_COST)
     set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
   endif()
-  # What is tested is the CPU, on a machine with a GPU too; tests of the GPU have the label gpu and run alone on it.
+  # Tests without the label gpu test the CPU, also on a machine with a GPU. Tests with the label gpu run one at a time.
   if("gpu" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   else()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
   endif()
-  # A test that downloads something does so from its own server.
+  # Tests must not access the hub. A test of downloads uses its own server.
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1")
-  # The programs that a test starts inherit it.
+  # The variable is also set for programs that a test starts.
   if(PLIMSOLL_SANITIZE)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")
@@ -114,8 +118,8 @@ function(plimsoll_bench name)
 endfunction()
 
 # plimsoll_fuzz(NAME SOURCES ... DEPS ... [DICTIONARY FILE]): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and
-# clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more. The
-# dictionary, words of the format that it reads, is put next to the program under the program's name.
+# clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; with PLIMSOLL_SANITIZE=ON it finds more
+# errors. The dictionary contains words of the format that the fuzzer parses. It is copied next to the program as NAME.dict.
 function(plimsoll_fuzz name)
   if(NOT PLIMSOLL_BUILD_FUZZ)
     return()
@@ -130,7 +134,7 @@ function(plimsoll_fuzz name)
   endif()
 endfunction()
 
-# A test file that exists but is not built fails the configuration.
+# If a file *_test.cc belongs to no test, the configuration fails.
 function(plimsoll_check_every_test_is_built)
   get_property(built GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES)
   file(GLOB_RECURSE found ${PROJECT_SOURCE_DIR}/src/*_test.cc ${PROJECT_SOURCE_DIR}/tests/*_test.cc)

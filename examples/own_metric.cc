@@ -8,7 +8,7 @@
 
 #include "plimsoll/trainer.h"
 
-// The share of rows whose class is one of the two most likely ones.
+// The share of rows whose correct class is one of the two most likely ones.
 class Top2Accuracy : public plimsoll::Metric {
  public:
   std::string name() const override { return "top2_accuracy"; }

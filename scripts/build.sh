@@ -11,7 +11,7 @@ set -eu
 preset=$1
 shift
 
-# Returns the first binaryDir after the preset's name.
+# Prints the first binaryDir that follows the name of the preset in CMakePresets.json.
 folder=$(awk -v name="\"$preset\"" -F'"' '
   $0 ~ "\"name\": " name { seen = 1 }
   seen && $2 == "binaryDir" { sub(/^\$\{sourceDir\}\//, "", $4); print $4; exit }' CMakePresets.json)

@@ -14,7 +14,8 @@ tree="build-tarball/$name"
 rm -rf build-tarball
 cmake --install "$folder" --prefix "$PWD/$tree" --strip >/dev/null
 
-# The loader does not search the folder of a library for the libraries that it needs itself, so each names its own folder.
+# The loader does not search the folder of a library for libraries that this library needs. Each library therefore
+# contains the path of its own folder.
 scripts/third_party.py list "$folder/plimsoll" | while IFS=$'\t' read -r soname path; do
   cp -L "$path" "$tree/lib/$soname"
   chmod 644 "$tree/lib/$soname"
@@ -28,7 +29,7 @@ patchelf --set-rpath '$ORIGIN' "$tree"/lib/libplimsoll.so.*.*.*
 scripts/third_party.py notices "$folder/plimsoll" "$tree/share/doc/plimsoll/licenses/third_party" >/dev/null
 scripts/third_party.py check "$tree"
 mkdir -p dist
-# Equal trees give equal files.
+# The same tree always gives the same archive, byte for byte.
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}" \
   -C build-tarball -c "$name" | xz -T0 -6 >"dist/$name.tar.xz"
 rm -rf build-tarball

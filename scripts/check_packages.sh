@@ -17,7 +17,7 @@ debs=("$@")
 
 fail() { echo "check_packages: $*" >&2; exit 1; }
 in_root() {
-  # The mounts end with the command, because its namespace does.
+  # The command runs in a mount namespace of its own, so the mounts disappear when it ends.
   unshare --mount bash -c 'mount --bind /proc "$0/proc" && mount --bind /dev "$0/dev" && exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "${@:2:$1}" chroot "$0" "${@:$1+2}"' "$root" "${#proxies[@]}" "${proxies[@]}" "$@"
 }
@@ -47,7 +47,8 @@ inside=/var/tmp/check_packages
 quiet sh -c "apt-get install -y --no-install-recommends $inside/*.deb"
 in_root sh -c "dpkg -L ${names[*]} | sort -u" >"$work/installed.txt"
 
-# A tiny BERT without pretrained weights: the configuration, a vocabulary and a table are enough for three steps.
+# Three steps train a tiny BERT without pretrained weights. They need only a configuration, a vocabulary and a data
+# file.
 mkdir "$work/model"
 cat >"$work/model/config.json" <<'JSON'
 {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 12, "hidden_size": 32, "num_hidden_layers": 2,

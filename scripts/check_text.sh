@@ -11,7 +11,7 @@ report() {
   fi
 }
 
-# The brackets prevent these patterns from matching themselves.
+# The brackets prevent the patterns from matching the line that contains them.
 report "unfinished work; finish it or open an issue" \
   "$(git grep -nIwE '[T]ODO|[F]IXME|[X]XX|[H]ACK' -- src include cmake scripts tests bench examples Makefile .ci)"
 report "a path of one machine" \
@@ -25,7 +25,8 @@ report "a tracked file above 2 MiB" \
   "$(git ls-files | while read -r file; do
     [ -f "$file" ] && [ "$(wc -c <"$file")" -gt 2097152 ] && echo "$file"
   done)"
-# Some standard libraries include it through other headers, others do not.
+# With some standard libraries the code compiles without this include, because other headers contain it; with others it
+# does not.
 algorithms='std::(ranges::)?(sort|stable_sort|partial_sort|nth_element|find|find_if|find_if_not|find_first_of|count|count_if|rotate|m(in|ax|inmax)(_element)?|any_of|all_of|none_of|copy|copy_n|copy_if|copy_backward|fill|fill_n|transform|reverse|unique|lower_bound|upper_bound|equal_range|binary_search|equal|mismatch|search|remove|remove_if|replace|replace_if|generate|generate_n|partition|stable_partition|is_sorted|for_each|adjacent_find|merge|includes|set_union|set_difference|set_intersection|lexicographical_compare|is_permutation|clamp|swap_ranges)\('
 report "an algorithm without #include <algorithm>" \
   "$(git grep -lE "$algorithms" -- '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r grep -L '#include <algorithm>')"
@@ -34,7 +35,7 @@ for script in scripts/*.sh .ci/run; do
   if head -n 1 "$script" | grep -q bash; then shell=bash; fi
   report "$script does not parse" "$("$shell" -n "$script" 2>&1)"
 done
-# At most 3 findings per 1000 lines of comments and Markdown.
+# Permits at most 3 findings per 1000 lines of comments and Markdown.
 if command -v python3 >/dev/null 2>&1; then python3 scripts/check_english.py --show 20 --limit 3 || status=1; fi
 
 [ "$status" -eq 0 ] && echo "text: nothing found"

@@ -28,8 +28,8 @@ if ! cmake --preset release -B build-tidy -DPLIMSOLL_UNITY=OFF >"$log" 2>&1; the
 fi
 rm -f "$log"
 
-# Only sources in the build are checked; changed headers are read through them. Other presets build fuzzers
-# and benchmarks.
+# Only sources that this build compiles are checked, and changed headers through the sources that include them. Fuzzers
+# and benchmarks belong to builds of other presets.
 mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' | while read -r file; do
   if grep -qF "$PWD/$file\"" build-tidy/compile_commands.json; then echo "$file"; fi
 done)
@@ -40,7 +40,7 @@ fi
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-# A file is started before the deadline or skipped; a started one may take another minute.
+# A file is skipped if its check would start after the deadline. A check that has started may take another minute.
 export results deadline=$(($(date +%s) + seconds))
 read_one() {
   local file=$1 status=0 left=$((deadline - $(date +%s)))
@@ -49,8 +49,8 @@ read_one() {
     return 0
   fi
   timeout "$((left + 60))" clang-tidy -p build-tidy --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-ignored-gch "$file" >"$results/log.$$" 2>/dev/null || status=$?
-  # clang 14 does not support all of C++20 (bindings captured by lambdas); the compiler checks what it cannot
-  # parse.
+  # clang-tidy 14 reports errors in code that it cannot parse, such as structured bindings captured by lambdas. They are
+  # ignored, because the compiler has accepted the code.
   if grep -E '(warning|error): ' "$results/log.$$" | grep -v '\[clang-diagnostic-error\]' >"$results/found.$$"; then
     cat "$results/found.$$" >>"$results/findings"
   elif grep -qF '[clang-diagnostic-error]' "$results/log.$$"; then

@@ -15,7 +15,7 @@ fail() { echo "check_wheel: $*" >&2; exit 1; }
 in_root() {
   if [ "$root" = / ]; then env -i PATH=/usr/bin:/bin HOME="$work" LANG=C.UTF-8 "$@"
   else
-    # The mounts end with the command, because its namespace does.
+    # The command runs in a mount namespace of its own, so the mounts disappear when it ends.
     unshare --mount bash -c 'mount --bind /proc "$0/proc" && mount --bind /dev "$0/dev" && exec env -i PATH=/usr/sbin:/usr/bin:/bin \
       HOME=/root LANG=C.UTF-8 chroot "$0" "$@"' "$root" "$@"
   fi
@@ -30,7 +30,7 @@ work=$(mktemp -d "${root%/}/var/tmp/check_wheel.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 inside=${work#"${root%/}"}
 cp "$wheel" "$work/"
-# A tiny BERT without pretrained weights: the configuration, a vocabulary and a table are enough for three steps.
+# The test trains a tiny BERT without pretrained weights. It needs only a configuration, a vocabulary and a data file.
 python3 - "$work" <<'PYTHON'
 import json, pathlib, sys
 work = pathlib.Path(sys.argv[1])

@@ -41,7 +41,7 @@ import devices  # noqa: E402
 
 DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
 PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
-# Keys of plan.json whose values are times or descriptions, which may differ between two builds.
+# Keys of plan.json that contain times or descriptions, which may differ between the two builds.
 IGNORED_KEYS = {"build_ms", "estimated_ms", "constant_provenance", "difference", "made_of", "version"}
 TINY_CONFIG = {"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
                "intermediate_size": 32, "max_position_embeddings": 32}
@@ -135,12 +135,16 @@ def digest_of_run(program, words, folder):
     return result.returncode, digests, result.stderr[-300:]
 
 
-DEVICES_USED = []  # the devices of the runs: the first is that of every run, with its threads and instructions
+# the device that the first run used, with its threads and instructions; every other run must use the same one
+DEVICES_USED = []
 DEVICES_LOCK = threading.Lock()
 
 
 def device_fault(result, device):
-    """Prints the device of the first run, and returns why a run does not count, or None: it is not on `device`, or not on that of the first."""
+    """Returns the reason why a run is not counted (it used another device than `device` or than the first run), or None.
+
+    Prints the device of the first run.
+    """
     used = devices.plimsoll_device(result.stderr + result.stdout)
     if wrong := devices.wrong_device(device, used):
         return wrong
@@ -247,7 +251,7 @@ def main():
                  for preset in presets for device in DEVICES for chosen in sets]
         compare = compare_plans
     else:
-        if not options.quick:  # Runs of every pair are what tests/combinations trains.
+        if not options.quick:  # pairs of methods are left out, because tests/combinations trains all of them
             sets = [chosen for chosen in sets if len(chosen) != 2]
         common = ["--config_name", "model", "--dataset_name", "dummy", "--dummy_num_samples", "24", "--dummy_seq_length", "12",
                   "--per_device_train_batch_size", "3", "--max_steps", "4", "--learning_rate", "1e-3", "--logging_steps", "1",

@@ -3,13 +3,13 @@
 # two baselines. `make demo` calls this after the build; run from the root of the repository.
 #
 # These variables of the environment can be set:
-#   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: as many as two cores train on in some four minutes)
+#   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: as many as two cores can use in about four minutes)
 #   DEMO_EPOCHS       passes over them (default 2)
 #   DEMO_BATCH        sequences of a step (default 32)
-#   DEMO_LR           learning rate at its highest (default 2e-4)
+#   DEMO_LR           highest learning rate (default 2e-4)
 #   DEMO_MODEL        pretrained (default) or scratch
 #   DEMO_WORDNET      folder with WordNet's data.noun and data.verb (default: that of Debian's package wordnet-base)
-#   DEMO_ARGS         further arguments for `plimsoll train`, "--max_steps 100" say
+#   DEMO_ARGS         further arguments for `plimsoll train`, such as "--max_steps 100"
 set -eu
 
 plimsoll=build/plimsoll
@@ -20,8 +20,8 @@ max_class=1000
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 has_bf16() { cpu_has 'avx512_bf16|amx_bf16'; }
-# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 14
-# tokens, and is read twice. All classes together have 25133 rows.
+# Measured on two cores: 4200 tokens per second with AVX512_BF16 (Zen 4), 1900 with AVX2 (Zen 3); a row has 14 tokens,
+# and is trained on twice. All classes together have 25133 rows.
 default_rows() {
   if has_bf16; then echo 0; elif cpu_has avx512f; then echo 20000; else echo 15000; fi
 }
@@ -103,11 +103,12 @@ fi
 precision=
 if has_bf16; then precision=--bf16; fi
 
-# Evaluation and saving happen three times, on a part of the validation rows, because the test rows decide.
+# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because only the
+# test rows decide.
 num_rows=$(($(wc -l <"$data/train.tsv") - 1))
 every=$(awk -v rows="$num_rows" -v epochs="$epochs" -v batch="$batch" 'BEGIN { n = int(rows * epochs / batch / 3 + 1); print n }')
 
-# The folder is new each time, so no earlier run is continued or overwritten by accident.
+# The output folder is new in each call, so no earlier run is continued or overwritten by accident.
 run=runs/demo
 n=1
 while [ -e "$run" ]; do n=$((n + 1)); run=runs/demo-$n; done
@@ -126,7 +127,8 @@ show_command "$plimsoll" plan "$@"
 headline "4 of 6: training"
 show_command "$plimsoll" train "$@"
 status=0
-# The shell's `times` gives the CPU time of the programs that it has run, which other work on the machine does not change.
+# The shell's `times` gives the CPU time of the programs that it has run. Unlike the elapsed time, it does not depend on
+# other work on the machine.
 times >"$data/.times_before"
 start=$(date +%s)
 "$plimsoll" train "$@" || status=$?
@@ -158,7 +160,7 @@ printf '%-42s %9s %9s\n' "on $(($(wc -l <"$data/test.tsv") - 1)) definitions nev
 awk 'NR > 2 && /[0-9]\.[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$/ {
   test_accuracy = $(NF - 1); test_f1 = $NF; NF -= 4; printf "%-42s %9s %9s\n", $0, test_accuracy, test_f1 }' "$data/baselines.txt"
 printf '%-42s %9s %9s\n' "$title" "$accuracy" "$macro_f1"
-# The program's own figure must equal that of the independent scorer.
+# The accuracy that the program reports must equal that of the independent program score_predictions.
 own=$(number_of "$run/test/eval_results.json" eval_accuracy)
 if ! awk -v a="${own:-none}" -v b="$accuracy" 'BEGIN { d = a - b; exit !(a != "none" && d < 1e-4 && d > -1e-4) }'; then
   echo "demo: plimsoll eval says accuracy ${own:-nothing}, its predictions scored outside say $accuracy: this is a bug" >&2

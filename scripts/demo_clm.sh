@@ -6,9 +6,9 @@
 # These variables of the environment can be set:
 #   DEMO_TEXT         a text in UTF-8 to train on instead, one paragraph per line
 #   DEMO_VOCAB        number of tokens (default 2048)
-#   DEMO_EPOCHS       passes over the text (default: as many as two cores make in some four minutes)
-#   DEMO_PROMPT       what the sample continues (default "And the LORD said unto")
-#   DEMO_ARGS         further arguments for `plimsoll train`, "--max_steps 100" say
+#   DEMO_EPOCHS       passes over the text (default: as many as two cores can make in about four minutes)
+#   DEMO_PROMPT       text that the trained model continues (default "And the LORD said unto")
+#   DEMO_ARGS         further arguments for `plimsoll train`, such as "--max_steps 100"
 set -eu
 
 plimsoll=build/plimsoll
@@ -46,12 +46,12 @@ headline "1 of 5: the text and its tokens"
 mkdir -p "$data"
 if [ -n "${DEMO_TEXT:-}" ]; then
   if [ ! -r "$DEMO_TEXT" ]; then echo "demo-clm: DEMO_TEXT=$DEMO_TEXT: cannot read the file" >&2; exit 2; fi
-  # Every 20th group of 25 lines is for validation.
+  # Of the groups of 25 lines, every 20th is validation data.
   awk -v data="$data" 'length { print " " $0 > (data (int(n++ / 25) % 20 == 10 ? "/validation.txt" : "/train.txt")) }' "$DEMO_TEXT"
 else
   scripts/setup.sh demo-clm
-  # A verse per line, "Ge1:1 In the beginning ...". The place is removed, the space before the text stays, so that verses join to a text. Every 20th
-  # chapter is for validation.
+  # `bible` prints a verse per line, "Ge1:1 In the beginning ...". The reference is removed, and the space before the
+  # text is kept, so that the verses can be joined to one text. Every 20th chapter is validation data.
   bible -f "Gen1:1-Rev22:21" >"$data/verses.txt" </dev/null
   awk -v data="$data" '{ match($0, /^[^ :]+:/); chapter = substr($0, 1, RLENGTH)
     if (chapter != last) { n++; last = chapter }
@@ -66,7 +66,8 @@ for part in train validation; do
 done
 
 headline "2 of 5: baselines that know no transformer"
-# The n-gram models read the same tokens, and their past is not limited to a block. Lines are joined without their ends, which are no part of the text.
+# The n-gram models read the same tokens, but may use all earlier tokens, not only those of a block. Line breaks are not
+# part of the text and are not counted.
 bytes=$(($(wc -c <"$data/validation.txt") - $(wc -l <"$data/validation.txt")))
 "$ngram" "$data/train.ids" "$data/validation.ids" "$vocab" 1000000000 "$bytes" >"$data/ngrams.txt"
 sed '$d' "$data/ngrams.txt"
@@ -86,7 +87,8 @@ set -- --config_name gpt2 --config_overrides "$shape" --tokenizer_name "$data/to
   --num_train_epochs "$epochs" --learning_rate 1.5e-3 --lr_scheduler_type cosine --warmup_steps 0.05 --weight_decay 0.1 \
   --adam_beta2 0.98 $precision --use_cpu --save_strategy no --logging_steps 500 --seed 42 --output_dir "$run" ${DEMO_ARGS:-}
 show_command "$plimsoll" train "$@"
-# The shell's `times` gives the CPU time of the programs that it has run, which other work on the machine does not change.
+# The shell's `times` gives the CPU time of the programs that it has run. Unlike the elapsed time, it does not depend on
+# other work on the machine.
 times >"$data/.times_before"
 start=$(date +%s)
 "$plimsoll" train "$@"

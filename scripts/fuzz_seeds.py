@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ROOT / "tests/parity/models"
 DATA = ROOT / "tests/parity/data"
 DOCUMENTS = ROOT / "src/io/data/fixtures/clm"
-MOST_BYTES = 24000  # larger inputs make a fuzzer slow
+MOST_BYTES = 24000  # larger inputs are not written, because they make a fuzzer slow
 
 CSV_TEXTS = [
     "sentence\tlabel\nIt works.\tpositive\nIt does not.\tnegative\n",
@@ -81,7 +81,7 @@ def add_tables(seeds):
         seeds.add("io_data_compressed_text_fuzz", gzip.compress(text.encode("utf-8", "surrogatepass"), 9), b"\x00\x00")
         for options in (2, 3):
             seeds.add("io_data_compressed_text_fuzz", text, bytes([options, 128]))
-    # An empty frame, and a frame with a raw block, of Zstandard.
+    # Two inputs in Zstandard's format: an empty frame, and a frame with an uncompressed block.
     seeds.add("io_data_compressed_text_fuzz", bytes.fromhex("28b52ffd2000010000"), b"\x01\x00")
     seeds.add("io_data_compressed_text_fuzz", bytes.fromhex("28b52ffd2002110000") + b"ab", b"\x01\x00")
     texts = {0: ["one\n\ntwo\r\nthree\rfour", (DOCUMENTS / "lines.txt").read_text()],
@@ -103,7 +103,7 @@ def add_tokenizers(seeds):
     for path in sorted(MODELS.glob("*/merges.txt")):
         seeds.add("io_text_tokenizer_fuzz", path.read_bytes() + text, bytes([10]))
     seeds.add("io_text_tokenizer_fuzz", (MODELS / "bert/vocab.txt").read_bytes() + text, b"\x01")
-    # The steps of the pipelines of the tests, after each kind of model.
+    # Pipelines of tokenizers: the steps of each tokenizer of the tests, put after each kind of model.
     steps = {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens"}
     for folder in sorted(MODELS.glob("*/tokenizer.json")):
         tokenizer = json.loads(folder.read_text())

@@ -26,14 +26,15 @@ trap 'rm -rf "$out"' EXIT
 small="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_length 48 --max_steps 3 --max_seq_length 48
   --per_device_train_batch_size 4 --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
   --config_overrides num_hidden_layers=2,hidden_size=128,num_attention_heads=2,intermediate_size=256,vocab_size=512"
-# The size is chosen such that the norms of the first layer are the epilogue of its products on Hopper, in two
-# batches, of which the second is a replay. The attention of the last layer computes the first tokens.
+# The evaluation has two batches, of which the second replays a CUDA graph. The sizes are chosen such that on Hopper the
+# matrix products of the first layer include the layer norms, and that attention of the last layer computes only the
+# first token of each sequence.
 evaluated="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_length 64 --max_seq_length 64 --dummy_num_samples 176
   --per_device_eval_batch_size 88 --bf16_full_eval --device cuda:0 --debug_allocations
   --config_overrides num_hidden_layers=2,hidden_size=768,num_attention_heads=12,intermediate_size=768,vocab_size=512"
 failed=0 parts=0 reported=0 names=()
-# Prints the verdicts of finished programs, up to the first unfinished one: one line on success, the last
-# lines on failure.
+# Prints the results of finished programs in the order of their start, up to the first unfinished one: one line on
+# success, the last lines of the output on failure.
 report() {
   local log status
   while [ "$reported" -lt "$parts" ] && [ -f "$out/$((reported + 1)).status" ]; do
@@ -71,8 +72,7 @@ check() {
 # Returns the output folder of the next call of check().
 next() { echo "$out/$((parts + 1))"; }
 
-# Racecheck accepts no filter of kernels: without cuBLASLt's own kernels (nvjet) it fails at the first of
-# them.
+# Racecheck runs without a filter of kernels. Without cuBLASLt's own kernels (nvjet) it would fail at the first of them.
 for tool in "${tools[@]}"; do
   for options in "" "--tf32 True" "--tf32 True --chunked_loss always --optim adamw_8bit" "--optim sgd" \
     "--bf16" "--gradient_accumulation_steps 2 --bf16" "--fp16"; do
@@ -81,13 +81,13 @@ for tool in "${tools[@]}"; do
   done
   # shellcheck disable=SC2086
   check "$tool" "eval --bf16_full_eval" "$plimsoll" eval $evaluated --output_dir "$(next)"
-  # Initcheck is useless for these tests: their buffers are uploaded full of NaNs, and a read of unwritten
-  # memory gives a NaN in the result.
+  # Initcheck finds nothing in these tests: all their buffers are filled with NaNs at the start, so a read of an element
+  # that was not computed gives a NaN in the result.
   [ "$tool" = initcheck ] && continue
   for test in attention attention_first_token element_wise embedding layer_norm loss matmul optimizer quantization; do
-    # Under a tool each of several thousand allocations is slow, and under racecheck every access to shared
-    # memory. Tests named Small replace the sweeps over shapes there, and also cover element-wise kernels
-    # without shared memory.
+    # The tools make every allocation slow, of which one test has thousands, and racecheck every access to shared
+    # memory. Under racecheck, tests named Small therefore replace those with many shapes; they also cover element-wise
+    # kernels without shared memory.
     filter=-*MoreTensorsThanALaunch*
     if [ "$tool" = racecheck ]; then
       case $test in

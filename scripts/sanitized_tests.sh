@@ -11,7 +11,7 @@
 set -euo pipefail
 folder=$1
 base=${2:-}
-# The folders that read files which somebody else wrote, and the tests that give them broken ones.
+# Folders with code that parses files of unknown origin, and the tests that feed it damaged files.
 untrusted='src/(io|arguments|models|hardware|base)/|tests/bad_input/'
 
 if [ -z "$base" ]; then
@@ -19,7 +19,7 @@ if [ -z "$base" ]; then
   base=$(git merge-base HEAD origin/main 2>/dev/null || true)
   if [ -z "$base" ] || [ "$base" = "$head" ]; then base=$(git rev-parse --verify --quiet HEAD~1 || true); fi
 fi
-# The folders of changed files, each cut down to the folder whose CMakeLists.txt builds it.
+# Reduces the path of each changed file to the folder whose CMakeLists.txt builds it.
 changed=
 everything=no
 if [ -z "$base" ]; then
@@ -38,7 +38,7 @@ else
 fi
 wanted="^($untrusted${changed})"
 
-# Every test program, and whether an object file that it is linked from, its own or a library's, belongs to a wanted folder.
+# For each test program, whether it is linked from an object file of a wanted folder, directly or through a library.
 links=()
 while read -r target; do
   own=$(ninja -C "$folder" -t query "$target" 2>/dev/null | sed -n '/input: phony/{n;s/^ *//p;}')

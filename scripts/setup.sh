@@ -69,8 +69,8 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "setup: installing $missing"
-# DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started.
-# A failed update is not fatal: the lists may exist, and one of several repositories may be unavailable.
+# DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started. A failed
+# update is not an error: the package lists may exist already, and only one of several repositories may be unavailable.
 quiet() {
   $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o DPkg::Lock::Timeout=600 \
     -o Dpkg::Use-Pty=0 -o APT::Install-Recommends=false -o Acquire::Retries=3 "$@" </dev/null >>"$log" 2>&1

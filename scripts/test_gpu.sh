@@ -11,7 +11,7 @@
 # Tests of memory need a card that no other process uses meanwhile. Exit code 1 if a test fails, 2 if there is
 # no GPU or no nvcc.
 set -uo pipefail
-# The tests see what CUDA_VISIBLE_DEVICES leaves, in the order of nvidia-smi; only these cards are printed.
+# The tests use only the GPUs that CUDA_VISIBLE_DEVICES names, numbered as in nvidia-smi. Only these cards are printed.
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 visible=()
 if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then visible=("--id=$CUDA_VISIBLE_DEVICES"); fi
@@ -32,10 +32,10 @@ if ! grep -q '^PLIMSOLL_CUDA_BUILT:INTERNAL=ON' build/CMakeCache.txt; then
 fi
 failed=0 log=build/Testing/Temporary/LastTest.log
 rm -f "$log"
-# Tests with the label gpus use two.
+# Tests with the label gpus need two GPUs.
 labels='^gpu$'
 [ "$(wc -l <<<"$card")" -lt 2 ] || labels='^gpus?$'
 ctest --test-dir build -L "$labels" --output-on-failure --no-tests=error "$@" || failed=1
-# The log contains the output of all tests, including those that passed.
+# The log contains the output of all tests, including those that passed. Its lines with measurements are printed.
 grep -s '^figure: ' "$log"
 exit $failed

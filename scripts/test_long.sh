@@ -1,12 +1,12 @@
 #!/bin/bash
-# Everything that is too long for `make test`: about three hours on two cores.
+# Runs all tests that are too long for `make test`. They take about three hours on two cores.
 #
 #   scripts/test_long.sh [bench|long|asan|tsan|fuzz]...     (default: all of them, in this order)
 #
 #   bench  every benchmark is compiled, and kernel_rows_bench runs once on this machine's CPU
-#   long   tests with the label long: kill loops, 200 configurations, parity at length
+#   long   tests with the label long, such as those that kill runs repeatedly or train 200 configurations
 #   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan   every test but the long ones under ThreadSanitizer, loops on std::thread, which it understands
+#   tsan   every test but the long ones under ThreadSanitizer, with parallel loops on std::thread, because it reports false errors with OpenMP
 #   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; its findings are kept in build-fuzz/findings
 #
 # All stages run even if one fails; the last lines say which did. If OMP_NUM_THREADS is set, it applies.
@@ -14,13 +14,15 @@ set -uo pipefail
 jobs=${JOBS:-$(nproc)}
 [ $# -gt 0 ] || set -- bench long asan tsan fuzz
 
-# `make test` compiles no benchmark, so that this stage finds those that a changed interface broke.
+# `make test` compiles no benchmarks. This stage therefore finds benchmarks that no longer compile after an interface
+# has changed.
 run_bench() {
   scripts/setup.sh build bench && scripts/build.sh bench && build-bench/bench/kernels/kernel_rows_bench --repetitions 1
 }
 
 run_long() {
-  # Tests of other launchers are skipped, with the reason, where their packages cannot be installed.
+  # If the packages of other launchers of ranks cannot be installed, tests with these launchers are skipped, with the
+  # reason.
   scripts/setup.sh launchers || true
   scripts/setup.sh build && scripts/build.sh release &&
     ctest --test-dir build -L '^long$' --output-on-failure --no-tests=error -j "$jobs"
@@ -32,7 +34,8 @@ run_asan() {
 }
 
 run_tsan() {
-  # Built without OpenMP, the tests cannot tell oneDNN the permitted number of threads per product.
+  # This build has no OpenMP, through which the tests would limit the number of threads of oneDNN's products, so the
+  # variable sets the limit.
   scripts/setup.sh build && scripts/build.sh tsan && OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} \
     ctest --test-dir build-tsan -LE '^(long|slow_sanitized)$' --output-on-failure --no-tests=error -j "$jobs"
 }
@@ -45,21 +48,22 @@ setup_fuzz() {
   scripts/setup.sh "package:libclang-rt-$major-dev"
 }
 
-# Sets cpu_s to the CPU seconds of the programs that this shell started, through FILE: in a shell started for
-# a pipe or $() they would not count.
+# Sets cpu_s to the CPU seconds of the programs that this shell started. `times` writes to FILE, because in a pipe or
+# $() it would run in another shell, which has not started them.
 read_cpu_seconds() {
   times >"$1"
   cpu_s=$(awk -F'[ms ]+' 'NR == 2 { print int(60 * ($1 + $3) + $2 + $4) }' "$1")
 }
 
-# Repeats until the time is reached: on a busy machine an hour is not an hour of CPU time.
+# Runs the fuzzer again until it has used the CPU time, because on a busy machine a process gets less CPU time than the
+# time that passes.
 run_one_fuzzer() {
   local program=$1 seconds=$2 name dictionary=() inputs=0 cpu_s=0
   name=$(basename "$program")
   if [ -f "$program.dict" ]; then dictionary=("-dict=$program.dict"); fi
   mkdir -p "build-fuzz/corpus/$name" build-fuzz/findings
   while [ "$cpu_s" -lt "$seconds" ]; do
-    # Each fuzzer has one thread, so that an idle machine gives it one second of CPU time per second.
+    # Each fuzzer uses one thread, so on an idle machine it gets one second of CPU time per second.
     if ! OMP_NUM_THREADS=1 "$program" -max_total_time=$((seconds - cpu_s)) -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 "${dictionary[@]}" \
       -artifact_prefix="build-fuzz/findings/$name-" "build-fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
       echo "fuzz: $name: FOUND SOMETHING; input in build-fuzz/findings, report in build-fuzz/$name.log:"
@@ -75,7 +79,7 @@ export -f read_cpu_seconds run_one_fuzzer
 
 run_fuzz() {
   setup_fuzz || return 2
-  # The targets are built by name: this builds their libraries, but no benchmarks and examples.
+  # The targets are named individually, so that their libraries are built, but no benchmarks and examples.
   [ -f build-fuzz/build.ninja ] || scripts/build.sh fuzz help >/dev/null || return 2
   local targets
   mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | grep -v '^cmake_' | sort -u)

@@ -24,10 +24,12 @@ import urllib.parse
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The libraries that every Linux with glibc has. The wheel's tag states their versions.
+# Libraries that are not bundled, because every Linux with glibc has them. The tag of the wheel states the versions that
+# it needs.
 SYSTEM = {"ld-linux-x86-64", "libc", "libm", "libdl", "librt", "libpthread", "libgcc_s", "libstdc++", "libz", "linux-vdso"}
 COMMON = pathlib.Path("/usr/share/common-licenses")
-# The licence of the CUDA runtime below the folder of a toolkit, as its installer and NVIDIA's wheels store it.
+# Paths of the licence of the CUDA runtime in the folder of a toolkit, as NVIDIA's installer and NVIDIA's wheels store
+# it.
 CUDA_TEXTS = ["EULA.txt", "doc/EULA.txt", "dist-info/nvidia_cuda_runtime-*/licenses/License.txt"]
 
 
@@ -62,7 +64,7 @@ def libraries(program):
 
 
 def listed():
-    """Returns the licence of each library of THIRD_PARTY.md, by stem."""
+    """Returns the licence of each library in THIRD_PARTY.md, by the name of the library without version."""
     rows = {}
     for line in (ROOT / "THIRD_PARTY.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -72,8 +74,9 @@ def listed():
 
 
 def package_of(path):
-    """Returns name, version, source and version of the source of the package that installed a file."""
-    # dpkg knows a file under the name in its package; /lib is a link to /usr/lib.
+    """Returns the name, version, source package and version of the source package of the Debian package that installed a file."""
+    # dpkg knows a file only by the path in its package, which may begin with /usr or not, because /lib is a link to
+    # /usr/lib.
     names = {path, path.resolve()}
     names |= {pathlib.Path("/usr") / name.relative_to("/") for name in names if not name.is_relative_to("/usr")}
     names |= {pathlib.Path("/") / name.relative_to("/usr") for name in names if name.is_relative_to("/usr")}
@@ -126,7 +129,7 @@ def write_notices(program, folder):
     if has_cuda(program):
         shutil.copyfile(cuda_text(), folder / "NVIDIA-CUDA-EULA.txt")
         licences.append("LicenseRef-NVIDIA-CUDA-EULA")
-    # Debian's notices name long licences by their file in this folder, which other systems lack.
+    # Debian's licence texts refer to files in this folder for long licences. Other systems do not have it.
     for name in sorted({name.rstrip(".") for text in texts for name in re.findall(r"common-licenses/([\w.+-]+)", text)}):
         if (COMMON / name).is_file():
             shutil.copyfile((COMMON / name).resolve(), folder / f"common-license-{name}.txt")

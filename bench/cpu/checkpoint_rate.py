@@ -4,8 +4,9 @@
     bench/cpu/checkpoint_rate.py --binary build/plimsoll --ranks 2 [--async_save] [--folder FOLDER] [--repeats 3]
 
 Trains a BERT of two layers with AdamW, which saves after every step. The time of a save is the time from the first file of a checkpoint
-to the rename that completes it, as the file system records both. The rate of the disk is measured after the run, by as many
-processes as the run has ranks, which write their shares of one file of the same size and sync it. The bar is 1.2.
+to the rename that completes it, as the file system records both. The rate of the disk is measured after the run, by as many processes as
+the run has ranks, which write their shares of one file of the same size and sync it. The time of a save may be at most 1.2 times that of
+the disk.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ def write_share(path: Path, begin: int, end: int) -> None:
 
 
 def seconds_of_disk(folder: Path, num_bytes: int, processes: int) -> float:
-    """Returns the time in which processes write and sync a file together."""
+    """Returns the seconds in which several processes together write and sync a file of this size."""
     path = folder / "rate"
     start = time.monotonic()
     with open(path, "wb") as file:
@@ -55,7 +56,7 @@ def seconds_of_disk(folder: Path, num_bytes: int, processes: int) -> float:
 
 
 def save_of(checkpoint: Path) -> tuple[float, int]:
-    """Returns the seconds and the bytes of a complete checkpoint."""
+    """Returns the duration in seconds of saving a complete checkpoint, and its size in bytes."""
     files = [file.stat() for file in checkpoint.iterdir()]
     begin = min(file.st_mtime for file in files)
     return checkpoint.stat().st_ctime - begin, sum(file.st_size for file in files)

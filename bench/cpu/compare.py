@@ -83,7 +83,7 @@ def environment_of(threads):
 
 
 def wrong_run(device, threads):
-    """Returns why a run does not count, or None."""
+    """Returns the reason why a run is not counted, or None."""
     return devices.wrong_device("cpu", device) or devices.wrong_threads(threads, device)
 
 

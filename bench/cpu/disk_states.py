@@ -19,11 +19,11 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import devices  # noqa: E402
 
-REPORTED = set()  # the devices of the runs, each printed once
+REPORTED = set()  # the devices of the runs that were already printed
 
 
 def run(words, cache, threads=None):
-    """Returns the output. With `threads`, the run trains, and has to use the CPU with so many threads."""
+    """Runs a command and returns its output. If `threads` is given, checks that it used the CPU with this number of threads."""
     done = subprocess.run(words, capture_output=True, text=True, env=dict(devices.environment_for("cpu"), XDG_CACHE_HOME=cache))
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}\n{done.stderr}")
@@ -51,7 +51,7 @@ def train_words(arguments, command, nvme):
 
 
 def train(arguments, nvme, cache):
-    """Returns the milliseconds of a step, the loss, and the peak of the process in MiB."""
+    """Trains a model. Returns the milliseconds per step, the loss, and the largest memory of the process in MiB."""
     with tempfile.TemporaryDirectory() as out:
         run(train_words(arguments, "train", nvme) + ["--max_steps", str(arguments.steps), "--output_dir", out, "--save_strategy",
                                                      "no", "--logging_strategy", "no"], cache, arguments.threads)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer's side of bench/cpu/compare.py: Hugging Face Trainer on this CPU, one case per process, one JSON line.
+"""Runs one case of bench/cpu/compare.py with Hugging Face's Trainer on this CPU, and prints one JSON line.
 
 usage: peer.py CASE THREADS   (needs torch and transformers; cases are in compare.py)
 Random weights, the model's default dropout, no saving and no logging; samples/s is Trainer's own figure.
@@ -37,7 +37,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 def stack(rows):
-    """The batch of a language model: rows of one length, whose labels are their ids."""
+    """Makes a batch of a language model from rows of equal length. The labels are the ids."""
     ids = torch.stack([r["input_ids"] for r in rows])
     return dict(input_ids=ids, labels=ids.clone())
 

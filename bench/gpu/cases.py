@@ -1,4 +1,4 @@
-"""The cases of compare.py: models, precisions and batches; texts of known lengths; the largest difference of two losses."""
+"""Defines the cases of compare.py (models, precisions, batches), texts of known lengths, and the permitted difference of two losses."""
 import json
 import math
 import os
@@ -18,7 +18,8 @@ def case(precision, batch, ours_steps, peer_steps, model=LARGE, length=512, accu
                 ours_steps=ours_steps, peer_steps=peer_steps)
 
 
-# The numbers of steps make the measured part last at least a second on an H200. Length None means short texts.
+# The numbers of steps are chosen so that the measured part lasts at least a second on an H200. If the length is None,
+# the case uses short texts of different lengths.
 CASES = {
     "large_bf16": case("bf16", 32, 60, 30),
     "large_tf32": case("tf32", 32, 36, 21),
@@ -81,7 +82,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    """Writes a temporary file and renames it, so that a run that is killed leaves the old file."""
+    """Writes a temporary file and renames it, so that the old file stays complete if this program is killed."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(value, file, indent=1)
     os.replace(path + ".new", path)

@@ -134,7 +134,7 @@ def main():
     arguments = parse_words()
     if arguments.self_check:
         return self_check()
-    # If this run is stopped, it also ends its child process.
+    # If this program is stopped by a signal, it also ends its child process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = {name: CASES[name] for name in arguments.cases.split(",")}
     if not arguments.device.startswith("cuda"):

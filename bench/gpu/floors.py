@@ -1,4 +1,4 @@
-"""Lower bounds of the time of a step on a card, from the speed of PyTorch's products, attention and copies on it."""
+"""Computes lower bounds of the time of a step on a GPU, from the speed of PyTorch's matrix products, attention and copies on it."""
 import math
 import statistics
 
@@ -6,7 +6,7 @@ from cases import MODELS, SHORT_ROWS, short_lengths
 
 
 def micro_batch(one):
-    """Returns the tokens of a micro-batch, and the length whose square is the mean square (for the work of attention)."""
+    """Returns the number of tokens of a micro-batch, and the length of sequences with which attention has the same work."""
     if one["length"]:
         return one["batch"] * one["length"], one["length"]
     lengths = short_lengths(SHORT_ROWS)
@@ -15,14 +15,14 @@ def micro_batch(one):
 
 
 def products_of(one):
-    """Returns (outputs, inputs) of a layer's products; together with the tokens these are the three sizes of a product."""
+    """Returns (outputs, inputs) of each matrix product of a layer. The third size of a product is the number of tokens."""
     size = MODELS[one["model"]]
     h, f = size["hidden"], size["inner"]
     return [(3 * h, h), (h, h), (f, h), (h, f)]
 
 
 def ceilings_wanted(cases):
-    """Returns the measurements for the peer: products as "precision tokens outputs inputs direction", and attention likewise."""
+    """Returns the list of PyTorch operations to measure: products as "precision tokens outputs inputs direction", and attention."""
     products, attention = [], []
     for one in cases:
         tokens, length = micro_batch(one)

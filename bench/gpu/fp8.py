@@ -3,11 +3,11 @@
 
 usage: fp8.py PROGRAM [--cases NAMES] [--pairs N]
 
-The two precisions run in turns on the same GPU, with the same random weights and ids. A figure is the rate between the first third and the
-end of the steps; memory is the peak that NVML reports for the card. The first losses must agree within 2 %: the forward products of
-fp8 have relative errors of 4 % of independent signs, which a loss averages over its tokens. Otherwise the case is not counted.
-Each precision runs with the default recomputation and without any, because the codes that the backward pass reads can be kept or made again.
-It needs pynvml.
+The two precisions run alternately on the same GPU, with the same random weights and ids. A figure is the rate between the first third and
+the end of the steps; memory is the peak that NVML reports for the card. The first losses must agree within 2 %: the forward products of
+fp8 have relative errors of 4 % of independent signs, which a loss averages over its tokens. Otherwise the case is not counted. Each
+precision runs with the default recomputation and without any, because the fp8 values that the backward pass reads can be kept or computed
+again. It needs pynvml.
 """
 import argparse
 import statistics
@@ -17,7 +17,8 @@ import sys
 from language import LORA, devices, lm, run_program
 
 WIDE = ["--config_overrides", "num_hidden_layers=4,vocab_size=32000"]
-# Arguments, batch, tokens per row and steps. The last two have the width of a model of 7 or 8 billion parameters.
+# Per case: arguments, batch size, tokens per sequence and number of steps. The last two cases have layers as wide as
+# those of a model with 7 or 8 billion parameters.
 CASES = {
     "bert-large": dict(batch=32, length=512, steps=(60,), classes=2,
                        words=["--config_name", "bert-large-uncased", "--num_labels", "2", "--dummy_seq_length", "512"]),
@@ -31,7 +32,7 @@ LOSS_BOUND = 0.02
 
 
 def compare(program, case, words, pairs):
-    """Returns the medians of both rates, both peaks of memory, and the device of the runs."""
+    """Returns for bf16 and fp8 the median rate and the peak of memory, and the device of the runs."""
     runs = {"--bf16": [], "--fp8": []}
     for _ in range(pairs):
         for precision, figures in runs.items():

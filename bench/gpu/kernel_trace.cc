@@ -1,5 +1,5 @@
-// A library that the CUDA driver loads into any program. When the program ends, it reports the share of time
-// in which the GPU was busy, and in which kernels. It shows if the host keeps the GPU waiting.
+// A library that the CUDA driver loads into any program. When the program ends, it reports the share of time in which
+// the GPU was busy, and in which kernels. With it one can see if the GPU waits for the host.
 //
 //   CUDA_INJECTION64_PATH=$PWD/libkernel_trace.so plimsoll train ...
 //
@@ -48,7 +48,8 @@ struct Trace {
 };
 
 Trace& trace() {
-  // Never destroyed: CUPTI may deliver records while the program's static objects are being destroyed.
+  // This object is never destroyed, because CUPTI may deliver records while the program's static objects are being
+  // destroyed.
   static auto* const all = new Trace;
   return *all;
 }
@@ -71,7 +72,8 @@ void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* max_records) 
   *max_records = 0;
 }
 
-// Converts a record. Later versions of a record only add members at its end.
+// Converts a record of CUPTI to a Span. Later versions of CUPTI only add members at the end of a record, so their
+// records can be read too.
 Span span_of(const CUpti_Activity* record) {
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
@@ -115,7 +117,8 @@ struct Total {
   size_t count = 0;
 };
 
-// Returns the spans, ordered by start, from two fifths to nine tenths of the kernels.
+// Returns the kernels and copies, ordered by start, of the part of the run from two fifths to nine tenths of its
+// kernels.
 std::vector<Span> steady_part(std::vector<Span> spans) {
   std::ranges::sort(spans, {}, &Span::start);
   const auto kernels = static_cast<size_t>(std::ranges::count(spans, false, &Span::is_copy));
@@ -128,8 +131,8 @@ std::vector<Span> steady_part(std::vector<Span> spans) {
   return part;
 }
 
-// The time in which at least one span runs, between the first start and the last end. Pauses are counted by
-// the pair of spans around them.
+// The time between the first start and the last end, and the part of it in which at least one kernel or copy runs.
+// Pauses are added up by the names of the kernels before and after them.
 struct Work {
   uint64_t busy_ns = 0;
   uint64_t window_ns = 0;

@@ -1,7 +1,8 @@
-// Compares the memory-bound CUDA kernels with the bytes that their contracts say they move, at the sizes of
-// BERT-large. Prints the time and bandwidth of each, and the bandwidth as a share of a device-to-device copy
-// on this card: of a copy of 512 MiB, which shows the limit of the memory, and ("same size") of a copy that
-// moves as many bytes as the kernel, which shows the limit of a launch of that size.
+// Measures the memory bandwidth of the memory-bound CUDA kernels at the sizes of BERT-large. The number of bytes that a
+// kernel moves is the one that the comment in its header states. Prints the time and bandwidth of each, and the
+// bandwidth as a share of a device-to-device copy on this card: of a copy of 512 MiB, which shows the limit of the
+// memory, and ("same size") of a copy that moves as many bytes as the kernel, which shows the limit of a launch of that
+// size.
 //
 //   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //
@@ -34,7 +35,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kTokens = 16384;
-constexpr int64_t kManyTokens = 65536;  // tensors of 128 MiB and more, much larger than any cache
+// gives tensors of 128 MiB and more, which are much larger than any cache
+constexpr int64_t kManyTokens = 65536;
 
 // Returns ids with a distribution like that of text: a few words are frequent, most are rare.
 std::vector<int64_t> token_ids(int64_t num_tokens, int64_t num_words) {
@@ -192,7 +194,7 @@ void measure_embeddings(Bench& bench, DType dtype, int64_t C, int64_t T) {
     sort.ids[k] = ids[k];
     sort.sorted[k] = integers(DType::kI32, std::vector<int64_t>(static_cast<size_t>(2 * T)));
   }
-  // Reads the ids once and writes the pairs once.
+  // The bandwidth counts each id as read once and each sorted pair as written once.
   bench.measure(fmt::format("sort_ids of three lists, {} tokens", T), 3 * T * 12, [&] {
     sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
     sort_ids_cuda(sort, nullptr, nullptr);

@@ -22,7 +22,7 @@ inline constexpr int64_t kPoolBytes = int64_t{3} << 30;
 inline constexpr int kCalls = 10;
 inline constexpr int kBatches = 25;
 
-// A block of device memory from which buffers are taken cyclically.
+// A block of device memory that returns buffers one after the other and then begins again at its start.
 class Pool {
  public:
   Pool() {
@@ -34,7 +34,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
   ~Pool() { static_cast<void>(cudaFree(data_)); }
 
-  // Fills the pool with small numbers of both signs, whatever floating type reads them.
+  // Fills the pool with bits that are small numbers of both signs in every floating-point type.
   void fill() {
     std::vector<uint16_t> host(size_t{32} << 20);
     uint64_t state = 1;
@@ -61,7 +61,7 @@ class Pool {
   int64_t next_ = 0;
 };
 
-// Allocates integers that are never moved or freed.
+// Returns integers in device memory that is never freed.
 inline View integers(DType dtype, const std::vector<int64_t>& values) {
   void* data = nullptr;
   PLIMSOLL_CUDA(cudaMalloc(&data, values.size() * 8));
@@ -99,7 +99,7 @@ class Bench {
                100.0 * rate / rate_of_copy(bytes / 2));
   }
 
-  Pool in, out;  // the inputs and the outputs of kernels
+  Pool in, out;  // memory for the inputs and the outputs of kernels
 
  private:
   struct Times {
@@ -142,7 +142,8 @@ inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_
   return fmt::format("{} {} {}x{}", kernel, dtype_name(dtype), T, C);
 }
 
-// Measure groups of kernels. Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
+// Each function measures a group of kernels. They are defined in optimizer_kernels_bench.cc and
+// weight_kernels_bench.cc.
 void measure_optimizers(Bench& bench);
 void measure_dequantize(Bench& bench);
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Compares language models with Hugging Face on one GPU: training with Trainer, LoRA with PEFT, and generation.
+"""Compares Plimsoll's speed and memory for language models with Hugging Face on one GPU: Trainer, LoRA with PEFT, and generation.
 
 usage: language.py PROGRAM [--cases NAMES] [--pairs N]
 
-Both sides run in turns on the first visible GPU, which is the only one that they see. A side that used another device is not
-counted. The models have random weights, the rows random ids. The optimizer is AdamW, dropout is the configuration's default except
-where stated; nothing is saved or logged. A figure is the rate between the first third and the end of the steps, when nothing is
-compiled any more; memory is the peak that NVML reports for the card. The first loss of both sides must be that of a
-model that knows nothing, ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted. The table has the median
-and the range over the pairs. It needs torch, transformers (5), pynvml, and peft for LoRA; a case whose package is missing is named and left out.
+Both programs run alternately on the first visible GPU, which is the only one that they see. A run that used another device is not
+counted. The models have random weights, the rows random ids. The optimizer is AdamW, dropout is the configuration's default except where
+stated; nothing is saved or logged. A figure is the rate between the first third and the end of the steps, when nothing is compiled any
+more; memory is the peak that NVML reports for the card. The first loss of both sides must be that of a model that knows nothing,
+ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted. The table has the median and the range over the pairs.
+It needs torch, transformers (5), pynvml, and peft for LoRA; a case whose package is missing is named and left out.
 """
 import argparse
 import json
@@ -35,7 +35,8 @@ def lm(name, length):
     return ["--problem_type", "causal_lm", "--config_name", name, "--block_size", str(length)]
 
 
-# model, batch, tokens per row, steps of each side, arguments of Plimsoll, the peer's options
+# Per case: model, batch size, tokens per sequence, number of steps of Plimsoll and of Hugging Face, arguments of
+# Plimsoll, options of the Hugging Face run.
 CASES = {
     "gpt2": dict(model="gpt2", batch=16, length=1024, steps=(120, 36), words=lm("gpt2", 1024), compiled=True),
     "llama": dict(model="llama", batch=4, length=2048, steps=(60, 24), words=lm(TINY_LLAMA, 2048)),
@@ -49,7 +50,7 @@ CASES = {
 
 
 class Gauge:
-    """The peak of the memory in use on the card, in MiB, from its start to its end."""
+    """Measures the largest memory in use on the card, in MiB, while the `with` block runs."""
 
     def __enter__(self):
         import pynvml
@@ -161,13 +162,13 @@ def run_program(program, case):
     if planned is None or [int(n) for n in planned.groups()] != [case["batch"], case["length"]]:
         raise RuntimeError(f"the batch is '{planned and planned.group()}', not {case['batch']} x {case['length']}")
     logs = [record for record in records if "loss" in record]
-    # The last two of three intervals of equal numbers of steps.
+    # The log has three intervals of equal numbers of steps. The rate is that of the last two.
     rate = 2 / sum(1 / record["tokens_per_second"] for record in logs[-2:])
     return dict(rate=rate, memory=gauge.peak, loss=logs[0]["loss"], device=used)
 
 
 def check(case, figures):
-    """Raises an error if a side ran on another device, or if its first loss is not that of a model that knows nothing."""
+    """Raises an error if a run used another device, or if its first loss is not that of an untrained model."""
     if wrong := devices.wrong_device("cuda:0", figures["device"]):
         raise RuntimeError(wrong)
     if wrong := "precision" in figures and devices.wrong_precision("bf16", figures["precision"]):
@@ -187,7 +188,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=1)
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.peer:  # the peer's side in a process of its own, so that its memory is freed
+    if given.peer:  # runs Hugging Face's side in a separate process, so that its memory is freed afterwards
         case = CASES[given.peer]
         print(json.dumps(generate_peer(case) if "beams" in case else train_peer(case)))
         return

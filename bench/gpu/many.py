@@ -4,16 +4,17 @@
 usage: many.py PROGRAM [--gpus 2] [--cases NAMES] [--rounds 2] [--with "NAME=VALUE ..."]... [--mesh "ARGUMENTS"]...
                [--peer ddp,fsdp] [--more "ARGUMENTS"] [--out FILE]
 
-For each case the program trains on one GPU; on --gpus GPUs as as many runs of their own at the same time ("apart"), which shows what GPUs of one
-machine take from each other without exchanging anything; and on --gpus GPUs as one run: in turns, --rounds times. For each --with there is one more run on --gpus GPUs with these
-environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between the GPUs. For each --mesh there is one more run on --gpus GPUs with these
-arguments, such as "--tp_size 2" or "--pp_size 2 --gradient_accumulation_steps 8". With --peer, Hugging Face's Trainer also runs each case on --gpus GPUs,
-once with DistributedDataParallel or FSDP (trainer_ranks.py, through torchrun). The models have random weights and the rows random ids;
-nothing is saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured.
-Memory is the peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with
-their ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the runs apart), the rate that the plan states, the planned
-memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of a model that knows nothing, within 25 %, otherwise the run does not count.
-It needs pynvml, and for --peer torch and transformers (5).
+For each case the program trains in three ways, alternately and --rounds times: on one GPU; on --gpus GPUs with one independent run per
+GPU ("apart"), which shows how much the GPUs of one machine slow each other down without exchanging data; and on --gpus GPUs as one run.
+For each --with there is one more run on --gpus GPUs with these environment variables: NCCL_P2P_DISABLE=1 forbids the direct links between
+the GPUs. For each --mesh there is one more run on --gpus GPUs with these arguments, such as "--tp_size 2" or "--pp_size 2
+--gradient_accumulation_steps 8". With --peer, Hugging Face's Trainer also runs each case on --gpus GPUs, once with
+DistributedDataParallel or FSDP (trainer_ranks.py, through torchrun). The models have random weights and the rows random ids; nothing is
+saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured. Memory is the
+peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with their
+ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the independent runs), the
+rate that the plan states, the planned memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of
+a model that knows nothing, within 25 %, otherwise the run does not count. It needs pynvml, and for --peer torch and transformers (5).
 """
 import argparse
 import json
@@ -51,12 +52,12 @@ PEERS = {"ddp": "Trainer, DDP", "fsdp": "Trainer, FSDP"}
 
 
 def environment_of_runs():
-    """Returns the environment of every run: the visible GPUs in the numbering of NVML, without variables that change the work."""
+    """Returns the environment of every run: GPUs are numbered as in NVML, and variables that would change the work are removed."""
     return dict(devices.without_changing(), CUDA_DEVICE_ORDER="PCI_BUS_ID")
 
 
 class Gauges:
-    """The peak of the memory in use on each GPU from its start to its end, minus the use before, in MiB."""
+    """Measures on each GPU the largest memory in use while the `with` block runs, minus the memory in use before, in MiB."""
 
     def __init__(self, count):
         import pynvml
@@ -95,20 +96,20 @@ def words_of(case, gpus, gpu, more):
 
 
 def plan(program, case, gpus, gpu, more):
-    """Returns the planned rate, the samples of a step, and the planned MiB of the GPU that needs the most."""
+    """Plans a run. Returns its speed, the number of samples per step, and the planned MiB of the GPU that needs the most."""
     with tempfile.NamedTemporaryFile() as file:
         command = [program, "plan", *words_of(case, gpus, gpu, more), "--json", file.name]
         run = subprocess.run(command, capture_output=True, text=True, env=environment_of_runs())
         if run.returncode != 0:
             raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
         planned = json.load(open(file.name, encoding="utf-8"))
-    # The samples of a step are those of all ranks.
+    # The number of samples per step is that of all ranks together.
     estimate = planned["estimate"]
     return dict(planned_rate=estimate["samples_per_second"], samples=estimate["samples"], planned=planned["total_bytes"] / MIB)
 
 
 def begin(program, case, gpus, gpu, more, variables, folder):
-    """Starts a run on `gpus` GPUs, or on the GPU number `gpu` if that is one."""
+    """Starts a run on `gpus` GPUs. If that is 1, the run uses the GPU with the number `gpu`."""
     command = [program, "train", *words_of(case, gpus, gpu, more), "--logging_steps", str(case["steps"] // 12),
                "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no",
                "--disable_tqdm", "--output_dir", folder]
@@ -122,7 +123,7 @@ def check_loss(case, mean):
 
 
 def figures(case, gpus, samples, folder, command, process):
-    """Waits for a run and returns its figures. `samples`: of a step of all its GPUs."""
+    """Waits for the end of a run and returns its measurements. `samples` is the number of samples per step of all its GPUs."""
     _, said = process.communicate()
     if process.returncode != 0:
         raise SystemExit(f"many.py: exit code {process.returncode} of {shlex.join(command)}\n{said[-3000:]}")
@@ -139,7 +140,7 @@ def figures(case, gpus, samples, folder, command, process):
 
 
 def train(program, case, kind, more, count):
-    """Runs one case and returns its figures."""
+    """Runs one case and returns its measurements."""
     gpus = [1] * count if kind == "apart" else [1] if kind == "one" else [count]
     is_mesh = kind.startswith("--")
     if is_mesh:
@@ -155,7 +156,7 @@ def train(program, case, kind, more, count):
 
 
 def train_peer(case, way, count):
-    """Runs one case with Trainer on `count` GPUs and returns its figures; a plan does not exist."""
+    """Runs one case with Trainer on `count` GPUs and returns its measurements, which contain no planned figures."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count), script, json.dumps(case["peer"]), way]
     with Gauges(count) as gauges:

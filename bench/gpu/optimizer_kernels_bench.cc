@@ -13,7 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the sizes of the parameters of `num_blocks` blocks of BERT-large, large and small ones in one list.
+// Returns the sizes of the parameters of `num_blocks` blocks of BERT-large. A block has large matrices and small
+// vectors.
 std::vector<int64_t> parameter_counts(int num_blocks) {
   std::vector<int64_t> counts;
   for (int block = 0; block < num_blocks; ++block) {
@@ -29,7 +30,7 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;
   for (const int64_t count : counts) total += count;
-  // The bits of the fp32 number 1e-4.
+  // The learning rate is 1e-4, given by the bits of the fp32 number.
   const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
   Pool &in = bench.in, &out = bench.out;
   std::vector<OptimizerTensor> tensors;
@@ -73,7 +74,7 @@ OptimizerTensor with_eight_bit_states(Pool& out, View param, View grad, int64_t 
   return tensor;
 }
 
-// Measures the optimizers with smaller states on the same parameters in fp32.
+// Measures the optimizers whose states need less memory than AdamW's, on the same fp32 parameters.
 void measure_small_states(Bench& bench) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;
@@ -120,7 +121,8 @@ void measure_small_states(Bench& bench) {
   bench.measure("sgd_8bit" + size, total * 14 + total / 32, [&] {
     sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
   });
-  // Sets every absmax to zero, so that the decoded sums of squares are zero, as before the first step: they must not be negative.
+  // The 8-bit states contain sums of squares, which must not be negative. With all scales (absmax) set to zero they are
+  // zero, as before the first step.
   for (const OptimizerTensor& tensor : eight_bit) {
     fill_cuda({tensor.m_absmax, eight_bit_blocks(tensor.count), 0.0}, nullptr);
   }
@@ -136,7 +138,8 @@ void measure_small_states(Bench& bench) {
   });
 }
 
-// Measures weights that exist only in bf16 and are rounded stochastically, with gradients in bf16.
+// Measures updates of weights that have no fp32 copy: they are stored in bf16 and rounded stochastically, with
+// gradients in bf16.
 void measure_bf16_alone(Bench& bench) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;

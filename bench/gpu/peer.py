@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer's side of bench/gpu/compare.py: Hugging Face Trainer and PyTorch on this GPU, one task per process, JSON last.
+"""Runs one task of bench/gpu/compare.py with Hugging Face's Trainer or PyTorch on this GPU, and prints JSON as the last line.
 
 usage: peer.py train|first_step|eval CASE_AS_JSON DEVICE | make FOLDER | loss FOLDER FILE.tsv PRECISION DEVICE
                | ceilings WANTED_AS_JSON DEVICE | versions
@@ -54,7 +54,7 @@ def config_of(case):
 
 
 def rows_of(case):
-    """Random ids; short texts are padded to 128, as in run_glue."""
+    """Returns rows of random ids. Short texts are padded to 128 tokens, as in run_glue."""
     generator = torch.Generator().manual_seed(0)
 
     def ids(n):
@@ -97,7 +97,8 @@ def train(case, device):
     last = case["peer_steps"]
     warm_up = max(4, last // 3) if last > 4 else 1
     clock = Clock(warm_up, last, device)
-    # With accumulation Trainer's own figure may be the sum over the micro-batches; the model's losses are unambiguous.
+    # With accumulation, the loss that Trainer reports may be the sum over the micro-batches. The model's own losses
+    # have only one meaning.
     losses = []
     model.register_forward_hook(lambda module, words, output: losses.append(output.loss.detach()))
     fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")
@@ -116,7 +117,7 @@ def train(case, device):
 
 
 def evaluate(case, device):
-    """Trains with 16-bit weights and one batch that stays on the GPU, in a loop that is faster than Trainer's."""
+    """Measures the forward pass of an evaluation: a loop without Trainer, in which one batch stays on the device."""
     torch.manual_seed(0)
     model = BertForSequenceClassification(config_of(case)).to(device).to(TYPES[case["precision"]]).eval()
     batch = dict(input_ids=torch.randint(1000, 30000, (case["batch"], case["length"]), device=device),
@@ -143,7 +144,8 @@ def make(folder):
     model = BertForSequenceClassification(config)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.02)  # so that biases and norms differ from their initial values
+            # noise, so that biases and the weights of norms differ from their initial 0 and 1
+            parameter.add_(torch.randn_like(parameter) * 0.02)
     model.save_pretrained(folder)
     return dict(parameters=sum(p.numel() for p in model.parameters()))
 
@@ -218,7 +220,7 @@ def attention_ms(key, device):
             with sdpa_kernel(getattr(SDPBackend, name)):
                 found.append((best_ms(work, device), name))
         except (RuntimeError, AttributeError):
-            continue  # the kernel does not support the type or the shape
+            continue  # this kernel does not support the type or the shape
     ms, name = min(found)
     return dict(ms=ms, kernel=name)
 
@@ -230,7 +232,7 @@ def ceilings(wanted, device):
     used = used_by(source.device)
     copy = 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000)
     del source, target
-    if device == "cpu":  # only checks that the script runs
+    if device == "cpu":  # a run on a CPU only checks that the script works
         wanted["products"] = [key for key in wanted["products"] if " 8192 " not in key]
     return dict(device=used, copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},
                 attention={key: attention_ms(key, device) for key in wanted["attention"]})

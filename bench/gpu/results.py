@@ -12,7 +12,7 @@ def median_of(runs, key):
 
 
 def judge(row, check):
-    """Fills in medians and ratios and, if something is wrong, "invalid"."""
+    """Adds medians and ratios to the row and, if a run failed or a check of the losses did not pass, the reason as "invalid"."""
     ours, peer = row["ours"], row["peer"]
     faults = [r["error"] for r in ours + peer if "error" in r]
     if check is None or not check["ok"]:

@@ -30,7 +30,7 @@ def steady(log, samples_per_step, steps):
 
 
 def arrivals(lines):
-    """Returns the times at which the progress lines of the logged steps arrived."""
+    """Returns for each logged step the time at which this script received its progress line."""
     found = ((re.match(r"step +(\d+)/", text), seconds) for seconds, text in lines)
     return {int(match.group(1)): seconds for match, seconds in found if match}
 
@@ -40,7 +40,7 @@ class Ours:
         self.program, self.tokenizer, self.device, self.gauge = program, tokenizer, device, gauge
 
     def words(self, one, folder, rows=None):
-        """Returns the command of a case; its input and output are stored in `folder`."""
+        """Returns the command line that runs a case. Its input and output files are in `folder`."""
         model = os.path.join(folder, "tiny") if one["model"] == "tiny" else one["model"]
         words = [self.program, "eval" if one["kind"] == "eval" else "train", "--config_name", model, "--device", self.device,
                  "--output_dir", os.path.join(folder, "out"), *PRECISION_WORDS[one["precision"]]]
@@ -99,7 +99,7 @@ class Ours:
             return dict(train_figures(one, log, memory, done), device=used)
 
     def evaluate(self, one, folder):
-        """Measures the steady state of an evaluation: the difference between a long and a short one, each in its own process."""
+        """Measures the steady speed of an evaluation: runs a long and a short one and uses the difference of their times and rows."""
         runtimes, losses = [], []
         counts = [one["batch"] * max(2, one["ours_steps"] // 9), one["batch"] * one["ours_steps"]]
         for rows in counts:
@@ -134,7 +134,7 @@ class Ours:
 
 
 def train_figures(one, log, memory, done):
-    """Returns a training run of Plimsoll as a record, with an "error" if its log and this script's clock disagree."""
+    """Returns the measurements of a finished training run of Plimsoll, or an "error" if its log and this script's clock disagree."""
     figures = dict(loss=[r["train_loss"] for r in log if "train_loss" in r][-1], nvml_mib=done.peak_mib,
                    program_mib=memory["measured_peak_bytes"] / MIB, predicted_mib=memory["predicted_total_bytes"] / MIB)
     arrived = arrivals(done.lines)
@@ -155,7 +155,7 @@ def train_figures(one, log, memory, done):
 
 
 def wrong_peer(device, precision, figures):
-    """Returns why a run of the peer does not count, or None: its device or its type of products is not the requested one."""
+    """Returns the reason why a run of Trainer is not counted (its device or type of products is not the requested one), or None."""
     return devices.wrong_device(device, figures.get("device")) or devices.wrong_precision(precision, figures.get("precision"))
 
 
@@ -185,7 +185,7 @@ class Peer:
 
 
 def check_losses(ours, peer, precisions):
-    """Returns, per precision, the two losses on the same weights and texts, their relative difference and its bound."""
+    """Returns for each precision the losses of both programs on the same weights and texts, their relative difference and its bound."""
     checks = {}
     if not precisions:
         return checks

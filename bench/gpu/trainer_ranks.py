@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer's side of bench/gpu/many.py: Hugging Face Trainer on several GPUs, with DistributedDataParallel or FSDP.
+"""Runs one case of bench/gpu/many.py with Hugging Face's Trainer on several GPUs, with DistributedDataParallel or FSDP.
 
 usage: torchrun --nproc_per_node N trainer_ranks.py CASE_AS_JSON ddp|fsdp
 
@@ -24,7 +24,7 @@ import devices  # noqa: E402
 
 
 def model_of(name):
-    """Returns the model with random weights, its class of layers, and the number of its words."""
+    """Returns the model with random weights, the name of the class of its layers, and the size of its vocabulary."""
     if name == "gpt2":
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)), "GPT2Block", 50257
     if name == "TinyLlama-1.1B-Chat-v1.0":

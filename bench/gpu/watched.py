@@ -1,4 +1,4 @@
-"""Processes that compare.py starts and watches: their output with its times, and the used memory of the GPU meanwhile."""
+"""Runs the processes of compare.py, and records the time of each line of their output and the memory used on the GPU."""
 import ctypes
 import json
 import os
@@ -21,7 +21,8 @@ class Gauge:
 
     def __init__(self, device):
         self.nvml = None
-        # Every process sees only this device (Trainer would use all GPUs), in the numbering of NVML.
+        # Every process that is started sees only this GPU, because Trainer would use all of them. GPUs are numbered as
+        # by NVML.
         environment = devices.environment_for(device)
         os.environ.clear()
         os.environ.update(environment)
@@ -61,7 +62,7 @@ class Gauge:
 
 
 class Watched:
-    """A process that has ended: `lines` are (seconds since its start, text) of stdout and stderr together."""
+    """Runs a process to its end. `lines` has (seconds since its start, text) for each line of stdout and stderr."""
 
     def __init__(self, words, gauge, timeout, on_line=None):
         before = settle(gauge)
@@ -98,7 +99,7 @@ class Watched:
             self.peak_mib = (peak[0] - before) / MIB
 
     def error(self):
-        """Returns the reason of its failure in one line, or None."""
+        """Returns in one line why the process failed, or None."""
         if self.code == 0:
             return None
         said = [text for _, text in self.lines if text.strip()]

@@ -1,4 +1,4 @@
-// The command line of kernel_rows_bench. Thread-safe: pure functions.
+// Parses the command line of kernel_rows_bench. Thread-safe: pure functions.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@ namespace plimsoll {
 
 struct BenchRowWords {
   int repetitions = 5;
-  std::vector<std::string> rows = {};  // parts of names of rows; empty for all rows
+  // only rows whose names contain one of these texts are timed; if empty, all rows
+  std::vector<std::string> rows = {};
 };
 
-// Reads the words after the name of the program. Errors: kUsage for an unknown option, for a number of repetitions that is none, and for
-// a word that no row of the kernel catalog contains.
+// Reads the words after the name of the program. Errors: kUsage for an unknown option, for an invalid number of
+// repetitions, and for a word that no row of the kernel catalog contains.
 BenchRowWords read_bench_row_words(const std::vector<std::string>& words);
 
 }  // namespace plimsoll

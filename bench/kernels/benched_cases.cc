@@ -20,7 +20,7 @@ using testing::TinyCase;
 
 constexpr int64_t kVocabulary = 8192;
 constexpr int64_t kLongest = 128;
-// 783 tokens.
+// The lengths of eight sequences with 783 tokens together.
 const std::vector<int> kLengths{128, 128, 97, 60, 128, 33, 81, 128};
 
 // Returns the lengths of the sequences of a batch. A GPU gets 32 times as many sequences, so that its kernels
@@ -59,7 +59,7 @@ std::string describe(const TinyCase& test) {
   return text;
 }
 
-// A case, and a function that changes its plan request.
+// A test case with an optional function that changes its plan request.
 struct Variant {
   explicit Variant(const TinyCase& tiny, std::string_view addition = {},
                    void (*change)(PlanRequest&) = nullptr)
@@ -69,7 +69,7 @@ struct Variant {
   void (*adjust)(PlanRequest&);
 };
 
-// Returns cases for any device with methods of training that step_cases() lacks.
+// Returns cases with methods of training that the cases of step_cases() do not use, for any device.
 std::vector<Variant> further_variants() {
   std::vector<Variant> variants;
   TinyCase llama{.model_type = "llama", .hidden_act = "silu", .problem_type = ProblemType::kCausalLm};
@@ -79,12 +79,13 @@ std::vector<Variant> further_variants() {
     llama.activations = DType::kBF16;
     variants.emplace_back(llama);
   }
-  // Weights in bf16 without fp32 masters, whose updates use the kernels with stochastic rounding.
+  // Weights that exist only in bf16, without fp32 master copies. Their updates use kernels with stochastic rounding.
   variants.emplace_back(TinyCase{.dtype = DType::kBF16});
-  // Activations other than GELU, which have kernels of their own.
+  // Activation functions other than GELU, because each has its own kernels.
   for (const char* activation : {"relu", "gelu_new", "silu"})
     variants.emplace_back(TinyCase{.hidden_act = activation});
-  // Without optional passes, plans contain the basic ops that passes otherwise replace by fused ones.
+  // Fused ops usually replace the basic ops. These cases disable all optional passes, so that the plans contain the
+  // basic ops.
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     TinyCase unfused{.label_smoothing = 0.1, .activations = activations};
     for (const PassInfo& pass : all_passes()) {
@@ -114,7 +115,7 @@ std::vector<Variant> variants_of_gpus() {
   return variants;
 }
 
-// Returns true if the device has kernels other than references for the types of the case. A CPU with AVX-512 emulates bf16.
+// Returns true if the device has optimized kernels for the data types of the case. A CPU with AVX-512 emulates bf16.
 bool runs_types(const TinyCase& test, const DeviceOptions& device) {
   if (test.fp8) return device.is_gpu() && device.has_fp8();
   const bool has_bf16 = test.activations == DType::kBF16 || test.dtype == DType::kBF16;
@@ -187,7 +188,7 @@ TinyBatch benched_batch(const BenchedCase& benched) {
 std::vector<BenchedRound> benched_rounds(const Plan& plan) {
   const KernelTarget target = kernel_target(plan.request);
   std::vector<BenchedRound> rounds(1);
-  // Number of ops of the plan by the row that accepts them, and by their kernel.
+  // For each implementation the number of ops of the plan that it accepts, and for each kernel the number of its ops.
   std::map<const KernelRow*, int64_t> accepted;
   std::map<std::string_view, int64_t> num_ops;
   for (const ProgramPlan& program : plan.programs) {
@@ -203,7 +204,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // number of further rounds that each kernel has so far
+  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of further runs added so far
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;

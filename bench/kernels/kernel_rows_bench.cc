@@ -1,6 +1,8 @@
-// Times every row of the kernel catalog that this machine can run, in the plans of benched_cases.h. Each line has a row, the data type
-// of the op's activations, and of its slowest op the median and the spread of the time per call, and the rates that follow from the bytes and
-// the multiplications and additions that the op declares. A row that the plans do not choose by themselves is forced, as --kernels does.
+// Times every row of the kernel catalog that this machine can run, in the plans of benched_cases.h. A row is one
+// implementation of a kernel. Each line of the output has a row and the data type of the activations. For the slowest
+// op that the row computed, it states the median and the spread of the time per call, and the rates that follow from
+// the declared numbers of bytes and of floating-point operations of the op. A row that the plans do not choose by
+// themselves is forced, as --kernels does.
 //
 //   kernel_rows_bench [--repetitions N] [ROW...]     all rows, or those whose names contain one of the words; exit code 2 for other words
 //   PLIMSOLL_TEST_DEVICE=gpu kernel_rows_bench       the rows of the first GPU
@@ -32,7 +34,7 @@ namespace {
 
 using testing::TinyBatch;
 
-// Times of one op: one entry per repetition.
+// The measured times of one op, one per repetition.
 struct OpSamples {
   std::vector<double> ms = {};
   double flops = 0;  // floating-point operations per call
@@ -44,7 +46,7 @@ struct RowResult {
   std::string case_name;
 };
 
-// The key is a row of the kernel catalog and the name of a data type.
+// Results by row of the kernel catalog and name of the data type.
 using Results = std::map<std::pair<const KernelRow*, std::string_view>, RowResult>;
 
 double median(std::vector<double> values) {
@@ -62,7 +64,8 @@ class RowTimer {
         plan_(plan_of(benched, round)),
         executor_(plan_) {
     testing::fill_weights(executor_, 0.02);
-    // A model with random weights overflows fp16 with the initial loss scale of a run, 65536, and steps that overflow are skipped.
+    // With the initial loss scale of a run, 65536, a model with random weights overflows fp16, and steps that overflow
+    // are skipped. The scale is therefore smaller here.
     if (plan_.has_tensor("loss_scale")) testing::set_value(executor_, "loss_scale", 0, 1.0);
     executor_.set_profiling(true);
   }
@@ -103,7 +106,7 @@ class RowTimer {
     executor_.run(kTrainProgram, Segment::kOptimizer);
     require_finite(executor_.grad_norm(), "norm of the gradients");
   }
-  // Writes the tokens of the batch into the cache, as if they were prompts.
+  // Runs a prefill: writes the tokens of the batch into the KV cache, as if they were prompts.
   void generate(const TinyBatch& tokens) {
     const ProgramPlan& program = plan_.programs.at(kGenerateProgram);
     const int64_t pages = plan_.request.generation.pages_per_sequence;
@@ -130,7 +133,7 @@ class RowTimer {
     executor_.run(kGenerateProgram, Segment::kForward);
     executor_.wait();
   }
-  // Notes how long each op took per call since the last call of this function.
+  // Stores the time per call of each op since the last call of this function.
   void take_times(bool is_counted) {
     for (const ProgramPlan& program : plan_.programs) {
       const std::vector<OpTime>& times = executor_.times(program.name);

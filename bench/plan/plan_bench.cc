@@ -46,8 +46,8 @@ BENCHMARK_CAPTURE(plan_rank, tiny_llama, "TinyLlama-1.1B-Chat-v1.0")
     ->Unit(benchmark::kMillisecond)
     ->MeasureProcessCPUTime();
 
-// Measures the search of `fit`. The counter plans_per_s is the number of plans per second of one thread, in the
-// time that planning itself took.
+// Measures the search of `fit`. The counter plans_per_s is the number of plans that one thread makes per second of
+// planning.
 void fit(benchmark::State& state) {
   const FitOptions options{
       .arguments = arguments_of({"--device", "l4", "--memory_limit", "12GiB", "--num_threads", "1"}),

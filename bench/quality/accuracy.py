@@ -28,7 +28,8 @@ def with_adapters(model):
                                             target_modules="all-linear"))
 
 
-# Name: the arguments of both programs, the arguments of Plimsoll only, and the constructor of Trainer's model.
+# Per method: the arguments of both programs, the arguments of Plimsoll only, and arguments for the function that runs
+# Trainer.
 METHODS = {
     "adamw": ({}, {}, {}),
     "adafactor": ({"optim": "adafactor"}, {}, {}),
@@ -87,7 +88,8 @@ def main():
         return peer_accuracies(words)
     words.program = runs.devices.measured_program(words.program)
     os.makedirs(words.out, exist_ok=True)
-    # One after another: only accuracy is compared, but both would wait for the device anyway.
+    # The two programs run one after the other. Running them at the same time would save nothing, because both need the
+    # device.
     peers = runs.answer_of(runs.start_peer(words.python, sys.argv[0], sys.argv[1:], words.device))
     ours = {method: our_accuracies(words, method) for method in words.methods.split(",")}
     with open(os.path.join(words.out, "accuracy.json"), "w") as file:

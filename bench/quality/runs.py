@@ -1,4 +1,4 @@
-"""Fine-tuning a pretrained encoder on labelled text, by Hugging Face's Trainer and by Plimsoll, with the same arguments.
+"""Fine-tunes a pretrained encoder on labelled text with Hugging Face's Trainer and with Plimsoll, with the same arguments.
 
 Code that loss_curves.py and accuracy.py share; it does not judge results. PyTorch and transformers are only imported in the
 process that runs Trainer.
@@ -39,7 +39,7 @@ class TrainerRuns:
         return [dict(input_ids=ids, labels=self.labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
 
     def run(self, seed, arguments, evaluation=None, dtype="float32", adapt=lambda model: model):
-        """Returns (loss of every logged step, accuracy on `evaluation` or None). adapt: changes the model before training."""
+        """Trains the model that `adapt` returns. Returns (loss of every logged step, accuracy on `evaluation` or None)."""
         import torch
         from transformers import (AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainerCallback,
                                   TrainingArguments, set_seed)
@@ -63,7 +63,8 @@ class TrainerRuns:
             device = devices.trainer_device(trainer)
             if wrong := devices.wrong_device(self.device, device):
                 sys.exit("Trainer " + wrong)
-            # The products of weights in 16 bits are not those of fp32 matrices, which trainer_precision() measures.
+            # trainer_precision() measures products of fp32 matrices. If the weights have 16 bits, the products have the
+            # type of the weights.
             products = devices.trainer_precision(trainer) if dtype == "float32" else dtype
             print(f"Trainer, seed {seed}: {device}, products in {products}", file=sys.stderr, flush=True)
             trainer.train()
@@ -72,7 +73,7 @@ class TrainerRuns:
 
 
 def plimsoll_run(program, model, train, device, seed, arguments, validation=None):
-    """Returns the same for Plimsoll. `arguments`: a dictionary as for Trainer; the value None means a switch without a value."""
+    """Runs Plimsoll and returns the same as for Trainer. An argument whose value in the dictionary is None is given without a value."""
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "train", "--model_name_or_path", model, "--train_file", train, "--max_seq_length", str(MAX_LENGTH),
                    "--save_strategy", "no", "--seed", str(seed), "--device", devices.visible_name(device), "--output_dir", folder]
@@ -116,7 +117,7 @@ def student_cdf(t, degrees):
 
 
 def student_bound(level, degrees):
-    """Returns the |t| that is exceeded with probability `level`."""
+    """Returns the value that |t| of Student's distribution exceeds with probability `level`."""
     low, high = 0.0, 1000.0
     for _ in range(80):
         middle = (low + high) / 2

@@ -47,7 +47,7 @@ WORDS = """naïve façade Ελληνικά γλώσσα ΟΔΥΣΣΕΥΣ При�
 
 
 def package_lines(limit):
-    """Returns the short and long descriptions of every package, line by line, without duplicates."""
+    """Returns the lines of the short and long descriptions of all Debian packages, without duplicates."""
     text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True).stdout.decode(errors="replace")
     lines = {}
     for line in text.split("\n"):
@@ -65,7 +65,7 @@ def mixed_lines(count):
 
 
 def wild_lines(count):
-    """Returns random code points in which those that interact are more likely."""
+    """Returns lines of random code points. Those that interact with others, such as combining marks, are more likely."""
     rng = random.Random(3)
     marks = [c for c in CODE_POINTS if 0x300 <= c < 0x370 or 0x302A <= c < 0x3030 or 0x1D165 <= c < 0x1D173
              or 0x16FF0 <= c < 0x16FF2 or 0x591 <= c < 0x5BE or 0xF71 <= c < 0xF82]
@@ -89,7 +89,7 @@ class Checker:
         self.failures = 0
 
     def write_texts(self, records):
-        """records: tuples of one or two texts, str or bytes."""
+        """Writes the input of tokenizer_bench. Each record is a tuple of one or two texts (str or bytes)."""
         path = self.scratch / "texts"
         with open(path, "wb") as file:
             for record in records:
@@ -222,7 +222,7 @@ def added_tokens(checker, document):
 
 
 def vocab_txt(checker, model, lines):
-    """Compares vocab.txt with the defaults of transformers to tokenizer.json."""
+    """Checks that a folder with only vocab.txt is read like tokenizer.json, with the defaults of transformers."""
     path = checker.scratch / "vocab"
     path.mkdir(exist_ok=True)
     (path / "vocab.txt").write_bytes((model / "vocab.txt").read_bytes())
@@ -234,7 +234,7 @@ def vocab_txt(checker, model, lines):
 
 def folders(checker, model, lines):
     """Checks folders as transformers opens them, including tokenizer_config.json and the older files."""
-    from transformers import AutoTokenizer  # a second or more to import, so only here
+    from transformers import AutoTokenizer  # imported only here, because it takes a second or more
 
     texts = [*lines[:3000], *mixed_lines(3000), *wild_lines(2000), "a New York [NEW] é new york<x> b", "<S> <s>a</s>"]
     vocab, document = (model / "vocab.txt").read_bytes(), (model / "tokenizer.json").read_bytes()
@@ -263,7 +263,9 @@ def folders(checker, model, lines):
             reference.backend_tokenizer.no_truncation()
             reference.backend_tokenizer.no_padding()
             if kind == "tokenizer.json" and name in ("other roles", "older files"):
-                continue  # transformers rebuilds the template from the roles; this check uses the template of tokenizer.json
+                # transformers builds this template itself from the roles of tokens; the reference here uses the
+                # template in tokenizer.json
+                continue
             checker.check(f"folder with {kind}: {name}", path, reference.backend_tokenizer, [(t,) for t in texts])
 
 
@@ -280,7 +282,8 @@ def throughput(checker, model, lines, repeats):
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     texts, cores = checker.write_texts([(line,) for line in lines]), CORES
     ours, theirs = {}, {}
-    for _ in range(repeats):  # in turns, so that a slow period of the machine affects both
+    # the two programs run alternately, so that a slow period of the machine affects both
+    for _ in range(repeats):
         run = subprocess.run([checker.program, "time", str(model), texts, "1", str(cores)], check=True,
                              capture_output=True)
         for key, value in json.loads(run.stdout).items():

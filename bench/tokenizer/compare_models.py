@@ -34,7 +34,7 @@ DEFAULT = ["gpt2", "roberta", "llama3", "qwen2", "modernbert", "gpt4o", "llama2"
 
 
 def translations(num_bytes):
-    """Translated messages, in turns from every language."""
+    """Returns translated messages of programs, from files of all languages in random order."""
     found, rng = [], random.Random(5)
     files = sorted(pathlib.Path("/usr/share/locale").glob("*/LC_MESSAGES/*.mo"))
     rng.shuffle(files)
@@ -66,7 +66,7 @@ def sources(num_bytes):
 
 
 def documents(megabytes):
-    """Documents of all kinds, in an order that does not depend on the machine's clock."""
+    """Returns documents of all kinds in random order. The order is the same in every call."""
     rng = random.Random(9)
     third = int(megabytes * 1e6 / 3)
     pools = [compare.package_lines(10**9), translations(third), sources(third)]
@@ -87,7 +87,7 @@ def documents(megabytes):
 
 
 def check_decoding(checker, folder, tokenizer, texts):
-    """Both decode the ids of some texts."""
+    """Checks that both tokenizers decode the ids of some texts to the same text."""
     texts = [text for text in texts if text.strip()]
     encoded = [e.ids for e in tokenizer.encode_batch(texts)]
     ids = checker.scratch / "ids"
@@ -101,7 +101,10 @@ def check_decoding(checker, folder, tokenizer, texts):
 
 
 def throughput(checker, folder, tokenizer, texts, repeats, threads):
-    """Medians of MB/s of a batch with offsets, of ids only, and of the same on all threads; with those of Hugging Face."""
+    """Measures the MB/s of both tokenizers: ids with offsets and ids only on one thread, and ids with offsets on all threads.
+
+    Prints the medians and returns the smallest ratio of Plimsoll's rate to that of Hugging Face.
+    """
     megabytes = sum(len(text.encode()) for text in texts) / 1e6
     path = checker.write_texts([(text,) for text in texts])
     rates = {key: [] for key in ("batch", "ids", "threads", "peer_batch", "peer_ids", "peer_threads")}

@@ -40,7 +40,7 @@ def theirs(kind, files, vocab_size, special):
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, min_frequency=2, special_tokens=BERT + special, show_progress=False,
                                             limit_alphabet=1000, continuing_subword_prefix="##")
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # both sides use every processor
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"  # both programs use every processor
     begin = time.perf_counter()
     tokenizer.train(files, trainer)
     return tokenizer, time.perf_counter() - begin

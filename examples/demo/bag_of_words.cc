@@ -140,7 +140,7 @@ class LogisticRegression {
   }
 
   size_t num_classes_;
-  std::vector<float> weights_;  // [feature, class], biases last
+  std::vector<float> weights_;  // weights, [feature, class]; the last feature is the bias
   std::vector<float> squares_;  // AdaGrad's sums of squared gradients
   std::vector<float> scores_;
 };

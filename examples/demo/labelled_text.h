@@ -1,6 +1,6 @@
-// Rows of text with a label, and the tab-separated files that contain them: a header "sentence<TAB>label",
-// then one row per line. It is not a general reader: fields contain no tabs, quotes or line ends, because
-// make_dataset wrote them. Thread-safe: values.
+// Rows of text with a label, and the tab-separated files that contain them: a header "sentence<TAB>label", then one row
+// per line. The reader supports only files that make_dataset wrote, whose fields contain no tabs, quotes or line ends.
+// Thread-safe: values.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ void write_rows(const std::string& path, std::span<const LabelledText> rows);
 // Writes `content` to a file. Errors: std::runtime_error with the path.
 void write_text(const std::string& path, std::string_view content);
 
-// The values of "--name value" pairs by name. Errors: std::runtime_error for names that are not in `known`.
+// Parses "--name value" pairs of a command line. Errors: std::runtime_error for names that are not in `known`.
 class Options {
  public:
   Options(int argc, char** argv, std::span<const std::string_view> known);

@@ -11,8 +11,8 @@
 namespace plimsoll::demo {
 namespace {
 
-// Returns the number of bits of an id plus one. Ids are increased by one in keys, so that no key of an n-gram begins with zeros
-// only.
+// Returns the number of bits that an id takes in the key of an n-gram. Keys contain ids plus one, so that no id is zero
+// and n-grams of different lengths have different keys.
 int bits_of(int64_t vocab_size) {
   return std::max(1,
                   static_cast<int>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(0, vocab_size)))));
@@ -91,7 +91,7 @@ NgramModel::NgramModel(std::span<const int32_t> text, int order, int64_t vocab_s
   }
   const auto n = static_cast<size_t>(order);
   for (size_t i = 0; i + n <= text.size(); ++i) ++levels_[n - 1].counts[key_of(text.subspan(i, n))];
-  // Counts shorter n-grams: each counts once for each different token that precedes it.
+  // The count of a shorter n-gram is the number of different tokens that precede it.
   for (size_t level = n - 1; level-- > 0;) {
     const uint64_t mask = (uint64_t{1} << (bits_per_token_ * static_cast<int>(level + 1))) - 1;
     for (const auto& [key, count] : levels_[level + 1].counts) ++levels_[level].counts[key & mask];

@@ -1,6 +1,6 @@
-// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman, "An empirical study of
-// smoothing techniques for language modeling", 1998, section 3). It knows no transformer and reads the same tokens. Not thread-safe while it
-// is filled; afterwards reads are.
+// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman,
+// "An empirical study of smoothing techniques for language modeling", 1998, section 3). It reads the same tokens as the
+// transformer with which it is compared. Not thread-safe while it is filled; afterwards reads are.
 #pragma once
 
 #include <array>
@@ -26,17 +26,17 @@ class NgramModel {
   // Returns the largest order whose n-grams fit into keys of 64 bits: 5 for 2048 tokens.
   static int longest_order(int64_t vocab_size);
 
-  // Returns the probability of `token` after a text, of which at most the last order - 1 tokens count. The probabilities of all tokens add up
-  // to 1.
+  // Returns the probability of `token` after a text, of which the model uses only the last order - 1 tokens. The
+  // probabilities of all tokens add up to 1.
   double probability(std::span<const int32_t> past, int32_t token) const;
 
  private:
-  // Counts of the n-grams of one length. For the longest they are occurrences; for the others the number of different tokens that precede
-  // the n-gram.
+  // Counts of the n-grams of one length. For the longest n-grams they are numbers of occurrences; for the others the
+  // number of different tokens that precede the n-gram.
   struct Context {
-    int64_t sum = 0;  // sum of the counts of the tokens that follow
-    std::array<int64_t, 3>
-        num_followers{};  // number of tokens that follow with a count of 1, of 2, and of 3 or more
+    int64_t sum = 0;  // sum of the counts of all tokens that follow this context
+    // Number of different tokens that follow this context with a count of 1, of 2, and of 3 or more.
+    std::array<int64_t, 3> num_followers{};
   };
   struct Level {
     std::unordered_map<uint64_t, int64_t> counts;
@@ -49,21 +49,21 @@ class NgramModel {
   int order_;
   int bits_per_token_;
   int64_t vocab_size_;
-  std::vector<Level> levels_;  // level n - 1 has the n-grams
+  std::vector<Level> levels_;  // levels_[n - 1] contains the counts of n-grams
 };
 
-// The mean loss over the tokens of a text that a language model with blocks predicts: all but the first of each
-// block.
+// The mean loss over the tokens of a text that a language model would predict if the text were divided into blocks: all
+// tokens but the first of each block.
 struct TextScore {
   int64_t num_tokens = 0;
-  double mean_loss = 0;  // -log of the probabilities, in nats
+  double mean_loss = 0;  // mean of -log(probability), in nats
   double perplexity() const;
-  // Returns the loss of all predicted tokens per byte of the text, in bits, by which models with different
-  // tokens can be compared.
+  // Returns the loss of all predicted tokens in bits, divided by the number of bytes of the text. This makes models
+  // with different tokenizers comparable.
   double bits_per_byte(int64_t num_bytes) const;
 };
-// Computes the score of a text in blocks. The n-gram model may use tokens before a block, which a language model with blocks
-// may not; this favours the n-gram model.
+// Computes the score of a text that is divided into blocks. The n-gram model may use tokens before a block, which a
+// language model cannot; this is an advantage for the n-gram model.
 TextScore score_text(const NgramModel& model, std::span<const int32_t> text, int64_t block_size);
 
 }  // namespace plimsoll::demo

@@ -58,7 +58,7 @@ TEST(NgramModel, UnigramsByHand) {
   EXPECT_NEAR(model.probability({}, 2), freed, 1e-12);
 }
 
-// A longer past tells more about a text that repeats it.
+// In a text that repeats sequences, models with longer n-grams must have a smaller loss.
 TEST(NgramModel, LongerPastsPredictBetter) {
   std::vector<int32_t> text;
   for (int i = 0; i < 300; ++i) text.insert(text.end(), {0, 1, 2, 0, 3, 4});
@@ -72,7 +72,7 @@ TEST(NgramModel, LongerPastsPredictBetter) {
   EXPECT_LT(last, 1.1);
 }
 
-// The first token of each block is not predicted.
+// The first token of each block must not be counted, because a language model does not predict it.
 TEST(NgramModel, BlocksLeaveOutTheirFirstToken) {
   const std::vector<int32_t> text = text_of(100, 5);
   const NgramModel model(text, 2, 5);
@@ -103,7 +103,7 @@ TEST(NgramModel, RefusesWhatItCannotCount) {
   EXPECT_NO_THROW(NgramModel(text, 3, 100000));
 }
 
-// The largest id of a vocabulary whose size is a power of two has a key of its own.
+// Different n-grams must have different keys, also for the largest id of a vocabulary whose size is a power of two.
 TEST(NgramModel, KeysOfDifferentTokensDiffer) {
   for (const int32_t vocab : {1, 2, 7, 8, 2048}) {
     const std::vector<int32_t> text = {0, vocab - 1, vocab - 1, 0, vocab - 1};
@@ -115,7 +115,7 @@ TEST(NgramModel, KeysOfDifferentTokensDiffer) {
   }
 }
 
-// ln 2 per token is one bit per token.
+// A loss of ln 2 per token is one bit per token. With 30 tokens and 120 bytes, this is 0.25 bits per byte.
 TEST(NgramModel, BitsPerByteByHand) {
   const TextScore score{.num_tokens = 30, .mean_loss = std::log(2.0)};
   EXPECT_NEAR(score.bits_per_byte(120), 0.25, 1e-12);

@@ -12,7 +12,7 @@ struct Scores {
   double macro_f1 = 0;
 };
 
-// Requires: as many guesses as labels, at least one.
+// Returns accuracy and macro-averaged F1. Requires: there are as many guesses as labels, and at least one.
 Scores score(std::span<const std::string> labels, std::span<const std::string> guesses);
 
 }  // namespace plimsoll::demo

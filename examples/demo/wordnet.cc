@@ -17,7 +17,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f';
 }
 
-// The lexicographer files by their number, from lexnames(5WN).
+// The names of WordNet's lexicographer files, indexed by their number, from lexnames(5WN).
 constexpr std::array<std::string_view, 45> kLabels = {
     "adj.all",          "adj.pert",           "adv.all",
     "noun.Tops",        "noun.act",           "noun.animal",
@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 45> kLabels = {
     "verb.perception",  "verb.possession",    "verb.social",
     "verb.stative",     "verb.weather",       "adj.ppl"};
 
-// Returns the text without leading, trailing and repeated blanks, control characters and quotes, because a
-// reader of TSV gives quotes a meaning.
+// Returns the text without leading, trailing and repeated blanks, control characters and quotes. Quotes are removed
+// because readers of TSV files interpret them.
 std::string cleaned(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -137,7 +137,8 @@ std::vector<Definition> read_definitions(std::istream& file, std::string_view na
   int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
-    if (line.starts_with("  ")) continue;  // lines of the licence begin with two spaces
+    // the lines of the licence at the start of the file begin with two spaces
+    if (line.starts_with("  ")) continue;
     const size_t bar = line.find(" | ");
     const std::string_view head = std::string_view(line).substr(0, bar);
     const std::string_view digits = field_of(head, 1);
@@ -182,7 +183,8 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
   for (const Definition& definition : definitions) {
     if (members[definition.label] >= limits.min_class) ordered.push_back(&definition);
   }
-  // The part of the hash that split_of() does not use determines which definitions of a class are taken.
+  // If a class has too many definitions, those with the smallest values of hash / 100 are taken. split_of() uses hash %
+  // 100, so this choice does not depend on the split.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.word) / 100; });
   std::map<std::string_view, int64_t> taken;
   std::unordered_set<std::string_view> texts;
@@ -190,7 +192,7 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
     if (!texts.insert(definition->text).second) return true;
     return limits.max_class > 0 && ++taken[definition->label] > limits.max_class;
   });
-  // Sorts anew by another hash, because in the order above the rows of a class with a limit are all at the beginning.
+  // Sorts by another hash. In the order above, all rows of a class with a limit would be at the beginning.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.text); });
   for (const Definition* definition : ordered) {
     LabelledText row{definition->text, definition->label};
@@ -217,7 +219,8 @@ std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size)
   for (const LabelledText& row : rows) {
     for (const std::string& word : words_of(row.text)) {
       if (word.size() < 2) continue;
-      counts[word] += 2;  // a complete word saves more pieces than an ending with the same count
+      // of two pieces with the same count, a complete word shortens texts more than an ending
+      counts[word] += 2;
       for (size_t length = 2; length <= 6 && length < word.size(); ++length) {
         ++counts["##" + word.substr(word.size() - length)];
         ++counts[word.substr(0, length)];

@@ -24,8 +24,8 @@ struct Definition {
 // text. Errors: std::runtime_error with `name` and the line if a line does not have that format.
 std::vector<Definition> read_definitions(std::istream& file, std::string_view name);
 
-// Returns FNV-1a with 64 bits and the finalizer of SplitMix64: FNV alone gives similar values for names with
-// equal endings.
+// Returns a hash of the name: FNV-1a with 64 bits, followed by the finalizer of SplitMix64, because FNV alone gives
+// similar values for names with equal endings.
 uint64_t name_hash(std::string_view name);
 
 enum class Split { kTrain, kValidation, kTest };
@@ -36,9 +36,9 @@ Split split_of(std::string_view word);
 
 // Limits for the number of definitions per class.
 struct DatasetLimits {
-  int64_t min_class = 0;       // classes with fewer definitions are left out
-  int64_t max_class = 0;       // definitions per class in all splits together; 0: all
-  int64_t max_train_rows = 0;  // largest number of training rows; 0: all
+  int64_t min_class = 0;       // smallest number of definitions per class; classes with fewer are left out
+  int64_t max_class = 0;       // largest number of definitions per class in all splits together; 0 means all
+  int64_t max_train_rows = 0;  // largest number of training rows; 0 means all
 };
 
 struct Dataset {
@@ -46,7 +46,7 @@ struct Dataset {
   std::vector<LabelledText> validation;
   std::vector<LabelledText> test;
   int num_classes = 0;
-  int num_left_out = 0;  // classes with fewer than `min_class` definitions
+  int num_left_out = 0;  // number of classes that were left out because they have too few definitions
 };
 
 // Creates the data set. Rows are in the order of their hashes, so the first n of them, and those that `max_class`

@@ -68,12 +68,11 @@ TEST(WordNet, SplitsByTheWordAloneIntoEightyTenTen) {
   int members[3] = {};
   constexpr int kNames = 20000;
   for (int i = 0; i < kNames; ++i) ++members[static_cast<int>(split_of("word " + std::to_string(i)))];
-  // The tolerance is five standard deviations of a binomial count.
+  // The tolerance is five standard deviations of a binomially distributed count.
   EXPECT_NEAR(members[0], 0.8 * kNames, 5 * 57);
   EXPECT_NEAR(members[1], 0.1 * kNames, 5 * 43);
   EXPECT_NEAR(members[2], 0.1 * kNames, 5 * 43);
-  // The hash must not change, because it decides in which split a word is, and two versions must have the same
-  // splits.
+  // The hash must not change between versions of this code, because it determines the split of each word.
   EXPECT_EQ(name_hash(""), 17665956581633026203u);
 }
 
@@ -96,19 +95,19 @@ TEST(WordNet, LeavesOutSmallClassesAndLimitsLargeOnes) {
   EXPECT_EQ(rows.size(), 140u);
 }
 
-// The first rows have the classes in the same shares as all rows.
+// The classes must have the same shares in the first rows as in all rows.
 TEST(WordNet, TheFirstRowsAreAFairSample) {
   const std::vector<Definition> definitions =
       joined(with_label("noun.big", 5000), with_label("noun.fit", 500));
   const Dataset dataset =
       make_dataset(definitions, {.min_class = 10, .max_class = 500, .max_train_rows = 200});
   ASSERT_EQ(dataset.train.size(), 200u);
-  // The tolerance is five standard deviations of a binomial count.
+  // The tolerance is five standard deviations of a binomially distributed count.
   const auto num_fit = std::ranges::count(dataset.train, "noun.fit", &LabelledText::label);
   EXPECT_NEAR(static_cast<double>(num_fit), 100, 5 * 7);
 }
 
-// A definition that two words share must not be in the training rows and in the test rows.
+// If two words have the same definition, it must not occur both in the training rows and in the test rows.
 TEST(WordNet, KeepsADefinitionOnce) {
   std::vector<Definition> definitions = with_label("noun.animal", 50);
   for (int i = 0; i < 50; ++i)
@@ -134,7 +133,7 @@ TEST(WordNet, CapsTrainingRowsWithoutChangingTheOthers) {
   ASSERT_EQ(capped.train.size(), 50u);
   EXPECT_EQ(capped.test.size(), whole.test.size());
   EXPECT_EQ(capped.train[49].text, whole.train[49].text);
-  // The order is by hash, not by word.
+  // Rows must be sorted by hash and not by word.
   EXPECT_FALSE(std::ranges::is_sorted(whole.train, {}, &LabelledText::text));
 }
 

@@ -1,10 +1,10 @@
 // The settings of a run. Most have the names of Hugging Face's TrainingArguments and run_glue; some are
 // Plimsoll's own.
 //
-// This header declares every setting (the table is arguments.inc) and the functions that read, check, format and compare
-// settings. Nothing here prints, reads the environment or exits: that is left to the command line. Thread-safe: values and
-// pure functions. Two functions read files: parse_arguments() reads the configuration files that the command line names,
-// and resolve_arguments() the configurations of DeepSpeed, FSDP and Accelerate that settings name.
+// This header declares every setting (the table is arguments.inc) and the functions that read, check, format and
+// compare settings. No function here prints, reads the environment or exits. Thread-safe: values and pure functions.
+// Two functions read files: parse_arguments() reads the configuration files that the command line names, and
+// resolve_arguments() the configurations of DeepSpeed, FSDP and Accelerate that settings name.
 //
 // A program may fill an Arguments object itself. Trainer, plan_run() and fit_run() check the object with resolve_arguments(). A
 // program calls resolve_arguments() itself only to read its notes, or the values that it fills in.
@@ -28,7 +28,7 @@ using StringList = std::vector<std::string>;
 // are stored as text.
 using KeyValues = std::map<std::string, std::string>;
 
-// All settings. Each field has Hugging Face's name and default value.
+// All settings. A setting that Hugging Face's tools also have has the same name and default value here.
 struct Arguments {
 #define PLIMSOLL_ARGUMENT(group, origin, name, type, default_value, unit, range, status, help, note) \
   type name = default_value;
@@ -37,7 +37,7 @@ struct Arguments {
   bool operator==(const Arguments&) const = default;
 };
 
-// The groups of settings, in the order in which they are printed.
+// The groups into which the printed settings are divided, in the order in which they are printed.
 enum class ArgumentGroup {
   kModel,
   kData,
@@ -58,21 +58,22 @@ enum class ArgumentGroup {
 // The source of a setting's name: TrainingArguments, an example script (run_glue or run_clm), PEFT or
 // bitsandbytes (LoraConfig, BitsAndBytesConfig), or Plimsoll itself.
 enum class ArgumentOrigin { kTrainer, kScript, kPeft, kPlimsoll };
-// How Plimsoll treats a setting that differs from its default.
+// How Plimsoll treats a setting that the user changes from its default.
 enum class ArgumentStatus { kImplemented, kNoEffect, kRefused };
 
-// One row of the table of settings. The views refer to static storage.
+// One row of the table of settings. The string views refer to static storage.
 struct ArgumentInfo {
   std::string_view name;
-  std::string_view type;     // flag, integer, number, text, list or key=value
-  std::string default_text;  // empty if the default is "not set"
-  std::string_view unit;     // described in arguments.inc
-  std::string_view range;    // an interval, a list of choices, or empty
+  std::string_view type;     // type of the value: flag, integer, number, text, list or key=value
+  std::string default_text;  // default value as text; empty if the setting is not set by default
+  // the unit and special treatment of the value, such as "bytes" or "secret"; arguments.inc lists them
+  std::string_view unit;
+  std::string_view range;  // permitted values: an interval, a list of choices, or empty
   ArgumentGroup group;
   ArgumentOrigin origin;
   ArgumentStatus status;
-  std::string_view help;  // one sentence
-  std::string_view note;  // the reason if the setting has no effect or is refused
+  std::string_view help;  // description for --help in one sentence
+  std::string_view note;  // the reason why the setting has no effect or is refused; otherwise empty
 };
 
 struct ParseOptions {
@@ -82,16 +83,18 @@ struct ParseOptions {
 };
 
 struct ParseResult {
-  Arguments arguments;  // resolved by resolve_arguments, except if `help` is true
-  // One warning per old name that was translated or ignored and per setting that was given twice.
+  Arguments arguments;  // the parsed settings, checked by resolve_arguments() unless `help` is true
+  // One warning for each setting that was given twice, and for each name of an older Transformers version that was
+  // translated or ignored.
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;        // settings that have no effect in this combination, with the reason
-  std::set<std::string> explicitly_set;  // names given in a file or on the command line
-  // names in explicitly_set that no file contains, only the command line
+  // one note per setting that has no effect in this combination, with the reason
+  std::vector<std::string> notes;
+  std::set<std::string> explicitly_set;  // names of the settings that a file or the command line contains
+  // Names in explicitly_set that come only from the command line and not from a file.
   std::set<std::string> on_command_line;
-  std::vector<std::string> positionals;  // filled only if allow_positionals is set
-  bool help = false;                     // --help or -h was found; the settings were not checked
-  std::string help_topic;  // the word after --help (a group, "all" or the name of a setting), or empty
+  std::vector<std::string> positionals;  // filled only if ParseOptions::allow_positionals is true
+  bool help = false;                     // true if --help or -h was given; the settings were then not checked
+  std::string help_topic;  // the word after --help: a group, "all", the name of a setting, or empty
 };
 
 // Parses a command line that does not contain the names of the program and the subcommand.
@@ -121,12 +124,12 @@ std::string_view to_string(ArgumentStatus status);
 // Returns the text for --help, with lines of at most 80 columns. `topic` is empty (all implemented
 // settings), the name of a group, "all", or the name of one setting. Errors: kUsage for any other topic.
 std::string arguments_help(std::string_view topic = "");
-// Returns the content of docs/ARGUMENTS.md.
+// Returns the page docs/ARGUMENTS.md, which is generated from the table of settings.
 std::string arguments_markdown();
 
-// Returns ", did you mean 'x'?" for the candidate nearest to `word`, or an empty string if no candidate is
-// near. parse_arguments() appends this to its messages; a command line may use it for its own words, such as
-// names of subcommands.
+// Returns ", did you mean 'x'?" for the candidate nearest to `word`, or an empty string if no candidate is near.
+// parse_arguments() appends this to its messages; a program may use it for other names of its command line, such as
+// those of subcommands.
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
 
 // Formats one setting as it would be written on the command line. Returns an empty string if it is not set
@@ -139,8 +142,8 @@ std::string format_arguments(const Arguments& arguments, WhichArguments which);
 // Formats all settings as a JSON object with one setting per line, in the order of declaration. Secrets are
 // omitted.
 std::string arguments_json(const Arguments& arguments);
-// Parses the text that arguments_json returns. Settings that the text omits keep their default, and nothing
-// is resolved. Errors: kUsage; the message names `source`.
+// Parses the text that arguments_json returns. Settings that the text omits keep their default, and resolve_arguments()
+// is not called. Errors: kUsage; the message names `source`.
 Arguments arguments_from_json(std::string_view text, std::string_view source = "JSON text");
 
 struct ArgumentDifference {
@@ -148,7 +151,8 @@ struct ArgumentDifference {
   std::string before;
   std::string after;
 };
-// Returns the settings that differ, in the order of declaration. Secrets are omitted.
+// Returns the settings whose values differ between `before` and `after`, in the order of declaration. Secrets are
+// omitted.
 std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after);
 
 // Returns the number of processes that train together: --nproc_per_node times --nnodes.

@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-// The class of a row, a word or a token that has none. Losses and metrics ignore it.
+// Marks a row, a word or a token that has no class. Losses and metrics ignore it.
 inline constexpr int32_t kNoLabel = -100;
 
 // One row of a data set or batch, and its label. Exactly one of `text`, `words` and `ids` is the input. All rows of a
@@ -34,7 +34,8 @@ struct DataRow {
   std::vector<std::string> words = {};
   // Token ids as a tokenizer returns them, with its special tokens and without padding, each from 0 to vocab_size - 1.
   std::vector<int32_t> ids = {};
-  std::vector<int32_t> token_types = {};  // empty (all 0), or one per id, each from 0 to type_vocab_size - 1
+  // token type (segment) ids: empty (all 0), or one per id, each from 0 to type_vocab_size - 1
+  std::vector<int32_t> token_types = {};
 
   // The label; at most one of the two is filled.
   // Ids of classes, from 0 to num_labels - 1: one for the row, or for token classification one per word or token id, where
@@ -42,22 +43,22 @@ struct DataRow {
   // in which the caller has hidden tokens: `classes` then contains the original id of each hidden token and kNoLabel for every
   // other token. If it is empty, Plimsoll hides tokens as in training on files.
   std::vector<int32_t> classes = {};
-  // Finite numbers: the targets of a regression, or for a multi-label task a 0 or 1 for each label.
+  // Finite numbers. For a regression they are the targets; for a multi-label task they are 0 or 1 for each label.
   std::vector<float> values = {};
 };
 
-// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it,
-// and keeps only their tokens and labels. An exception that these functions throw leaves the constructor and reaches
-// its caller.
+// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it, and
+// keeps only their tokens and labels. If one of these functions throws an exception, the constructor of the Trainer
+// throws it too.
 class DataRows {
  public:
   virtual ~DataRows() = default;
   virtual int64_t num_rows() const = 0;
-  // Requires: 0 <= index < num_rows().
+  // Returns a row of the data set. Requires: 0 <= index < num_rows().
   virtual DataRow row(int64_t index) const = 0;
 };
 
-// Returns a data set with these rows.
+// Returns a data set that contains these rows.
 std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
 
 // The data sets of a Trainer that reads no data files. The setting problem_type determines the task. If it is not
@@ -78,14 +79,15 @@ struct MemoryData {
   std::vector<std::string> label_names = {};
 };
 
-// The outputs and labels of a batch of an evaluation. R rows, K labels; for token classification a row is a token.
+// The outputs and labels of one batch of an evaluation, with R rows and K labels. For token classification, a row is
+// one token.
 struct MetricBatch {
-  int64_t num_labels = 0;         // K, the number of classes, or of values per row
-  std::span<const float> logits;  // [R, K]
-  // [R], with kNoLabel for a row without a class; empty if labels are numbers.
+  int64_t num_labels = 0;         // K, the number of classes, or of numbers per row for a regression
+  std::span<const float> logits;  // logits, [R, K]
+  // Class of each row, [R], with kNoLabel for a row without a class; empty if labels are numbers.
   std::span<const int32_t> classes;
-  std::span<const float> values;  // [R, K]; empty if labels are classes
-  // [sequences + 1]: the first token of each sequence, then the number of tokens.
+  std::span<const float> values;  // numbers that are the labels, [R, K]; empty if labels are classes
+  // [number of sequences + 1]: for each sequence the index of its first token, and at the end the number of tokens.
   std::span<const int32_t> sequence_starts;
 };
 
@@ -96,7 +98,7 @@ struct MetricBatch {
 class Metric {
  public:
   virtual ~Metric() = default;
-  // Letters, digits and '_'; not the name of another metric of the run.
+  // The name may contain letters, digits and '_', and must differ from those of the other metrics of the run.
   virtual std::string name() const = 0;
   virtual void reset() = 0;
   // Adds the rows of a batch. The spans are valid only during the call.
@@ -106,8 +108,8 @@ class Metric {
   // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
   // evaluation. A value replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if values() returns exactly one value, under name(), from now on. A training that then lacks its best metric stops, and
-  // can be resumed.
+  // Returns true if every later call of values() returns exactly one value, whose name is name(). If
+  // --metric_for_best_model is such a metric but a later evaluation lacks it, the training stops and can be resumed.
   virtual bool has_fixed_names() const { return true; }
 };
 
@@ -124,9 +126,9 @@ struct TestTexts {
 
 // The parts of a run that a program provides in addition to the arguments.
 struct TrainerParts {
-  // If it is set, the Trainer reads no data file, and the arguments may name none.
+  // If `data` is set, the Trainer reads no data file, and the arguments may name none.
   std::optional<MemoryData> data = {};
-  TestTexts texts = {};  // if it has entries, they are predicted instead of a --test_file
+  TestTexts texts = {};  // if it contains texts, they are predicted instead of a --test_file
   std::vector<std::shared_ptr<Metric>> metrics = {};
 };
 

@@ -12,10 +12,10 @@ namespace plimsoll {
 struct DiskBenchReport {
   double read_gb_per_s = 0;
   double write_gb_per_s = 0;
-  double both_gb_per_s = 0;  // the sum of both directions if they are used at the same time
+  double both_gb_per_s = 0;  // the rates of reading and writing at the same time, added up
   int64_t file_bytes = 0;
-  bool is_direct = false;  // the transfers bypass the operating system's page cache
-  std::string path;        // the file in the cache from which plans read the rates
+  bool is_direct = false;  // true if the transfers bypassed the operating system's page cache
+  std::string path;        // file in the cache with the measured rates, which plans read
 };
 
 // Reads and writes a file of `file_bytes` in the folder, in the same way as a run, and stores the rates in the user's cache,

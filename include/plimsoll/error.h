@@ -11,15 +11,15 @@
 
 namespace plimsoll {
 
-// The kinds of errors. The value of each is the exit code of the command line.
+// The kinds of errors. The value of each kind is the exit code of the program for this error.
 enum class ErrorCode : int {
   kInternal = 1,     // a bug in Plimsoll
-  kUsage = 2,        // usage or configuration
-  kWillNotFit = 3,   // the plan exceeds the memory limit
+  kUsage = 2,        // wrong usage or configuration
+  kWillNotFit = 3,   // the run needs more memory than the limit
   kBadData = 4,      // invalid data file, tokenizer or checkpoint
   kNotFinite = 5,    // loss or gradient is not finite
   kInterrupted = 6,  // interrupted by a signal; the state was saved
-  kDevice = 7,       // the device, the operating system or a peer failed
+  kDevice = 7,       // the device, the operating system or another process of the run failed
 };
 
 // An error with a message that states the problem, the place (file:line for data), the two values that

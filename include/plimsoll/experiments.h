@@ -1,10 +1,9 @@
 // The table of experiments: one row per method or combination of methods, with predicted and measured speed
 // and memory.
 //
-// This header contains the data and the reports made from it. It does not run anything. To fill a row, start
-// `plimsoll train` with the row's Experiment::words in a process of its own, as `plimsoll bench` does.
-// Thread-safe: values and pure functions, except for the functions whose comments say that they read or write
-// files.
+// This header contains the data and the reports made from it. It does not run anything. To fill a row, run `plimsoll
+// train` with the row's Experiment::words in a separate process, as `plimsoll bench` does. Thread-safe: values and pure
+// functions, except for the functions whose comments say that they read or write files.
 #pragma once
 
 #include <cstdint>
@@ -21,54 +20,58 @@ namespace plimsoll {
 
 // Describes one run that is to be measured.
 struct Experiment {
-  std::string name;  // name for people: "gradient accumulation, 1 x 4"
-  std::string key;   // name of the run's folder
+  std::string name;  // name for people, such as "gradient accumulation, 1 x 4"
+  std::string key;   // name of the folder with the results of the run
   // The methods in which this row differs from the first row of the table. A row with one method shows the
   // effect of that method.
   std::vector<std::string> methods;
-  std::vector<std::string> words;             // the arguments of `plimsoll train`, without output_dir
-  std::vector<std::string> environment = {};  // NAME=VALUE, set in addition for the processes of the run
-  std::string note;  // differences from the source, such as bf16 instead of fp16; may be empty
+  std::vector<std::string> words;  // the arguments of `plimsoll train`, without output_dir
+  // environment variables NAME=VALUE that are set for the processes of the run
+  std::vector<std::string> environment = {};
+  // Differences from the run in Hugging Face's document that this row repeats, such as bf16 instead of fp16; may be
+  // empty.
+  std::string note;
   bool operator==(const Experiment&) const = default;
 };
 
-// The results of a run. Bytes are measured as the device counts them: for the process on a CPU, for the card
-// on a GPU.
+// The results of a run. On a CPU, bytes are those of the process; on a GPU, those in use on the card.
 struct ExperimentFigures {
-  double seconds = 0;                  // duration of the training, the same as Trainer's train_runtime
-  double samples_per_s = 0;            // steady speed: that of the last two thirds of the steps
-  double predicted_samples_per_s = 0;  // speed that the plan predicts
-  int64_t measured_bytes = 0;          // memory at the peak, including the device's context
+  double seconds = 0;        // duration of the training, the same as Trainer's train_runtime
+  double samples_per_s = 0;  // steady speed: samples per second over the last two thirds of the steps
+  double predicted_samples_per_s = 0;  // samples per second that the plan predicts
+  int64_t measured_bytes = 0;          // peak of the memory, including the context of the device
   int64_t predicted_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t high_water_bytes = 0;
   double loss = 0;  // mean training loss over the run
   std::string model = {};
-  std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
+  // device, such as "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
+  std::string device = {};
   int64_t sequence_length = 0;
   bool is_calibrated = false;  // true if a calibration of this CPU was used to predict the speed
-  std::string date = {};       // end of the run, in the format of ExperimentOrigin::date
-  MetricMap evaluation;        // filled only with --do_eval
-  // samples_per_s of each run of the row, in their order. With several, samples_per_s is their median, measured_bytes
-  // their maximum, and all other figures are those of the last run.
+  std::string date = {};       // time at which the run ended, in the format of ExperimentOrigin::date
+  MetricMap evaluation;        // metrics of the evaluation; only with --do_eval
+  // The value of samples_per_s in each run of this row, in the order of the runs. If there are several runs,
+  // samples_per_s is the median of these values, measured_bytes is the maximum over the runs, and all other figures are
+  // those of the last run.
   std::vector<double> speeds = {};
   bool operator==(const ExperimentFigures&) const = default;
 };
 
-// Adds another run of the same experiment to the figures of a row.
+// Adds the results of another run of the same experiment to those of the row.
 void add_run(ExperimentFigures& figures, const ExperimentFigures& run);
 // Returns the spread of the speeds of a row: half the distance between the slowest and the fastest run, as a share of the
 // median. With five runs or more, the single fastest and the single slowest run are left out first, so that one outlier on either
 // side does not count. Returns nothing with fewer than three runs.
 std::optional<double> speed_spread(const ExperimentFigures& figures);
-// The speed of a row is steady if its spread is at most this.
+// A row whose spread (speed_spread()) is at most this share counts as steady.
 inline constexpr double kSteadySpread = 0.05;
 
 // The results of the same run with Hugging Face's Trainer.
 struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
-  std::string refused;      // the reason if it did not run, otherwise empty
+  std::string refused;      // the reason why Trainer did not run the row; empty if it did
   std::string device = {};  // name of the device as Trainer reports it; empty in files of earlier versions
   bool operator==(const PeerFigures&) const = default;
 };
@@ -76,20 +79,21 @@ struct PeerFigures {
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // the error message of the run if there are no figures
+  std::string refused;  // the error message if the run failed and has no figures
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };
 
 // The date, machine and program that produced a table.
 struct ExperimentOrigin {
-  std::string date;     // UTC: "2026-11-25T09:30:00Z"
-  std::string version;  // version of the program
-  std::string build;    // identifies this build of the program
+  std::string date;     // time in UTC: "2026-11-25T09:30:00Z"
+  std::string version;  // version of Plimsoll
+  std::string build;    // identifies this build of Plimsoll
   std::string cpu;      // name of the CPU with its vector and matrix instructions
-  std::string driver;   // GPU driver; empty if no row ran on a GPU
+  std::string driver;   // version of the GPU driver; empty if no row ran on a GPU
 };
-// Returns the origin of a table that is made now on this machine. Asks the GPU driver if a row ran on a GPU.
+// Returns the origin of a table that is made now on this machine. If a row ran on a GPU, the GPU driver is asked for
+// its version.
 ExperimentOrigin experiment_origin(const std::vector<ExperimentRow>& rows);
 
 enum class ExperimentDevice { kCpu, kGpu };
@@ -108,29 +112,30 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
 std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
                                              const std::vector<std::string>& more);
 
-// The figures that Hugging Face's page states for one of its rows.
+// The speed and memory that Hugging Face's page states for one of its rows.
 struct DocumentFigures {
   double samples_per_s = 0;
   int64_t mib = 0;  // memory of the whole card, which the page prints as MB
   bool operator==(const DocumentFigures&) const = default;
 };
 
-// The predicted figures of one row of the table of experiments.
+// The predicted speed and memory of one row of the table of experiments.
 struct PlannedExperiment {
   Experiment experiment;
-  double samples_per_s = 0;  // estimated speed
+  double samples_per_s = 0;  // estimated samples per second
   int64_t total_bytes = 0;
   bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
-  std::string refused;  // the reason if the row cannot be planned, otherwise empty
-  // The figures of Hugging Face's page for this row. Empty for rows that Plimsoll adds, for the rows about settings
-  // of the DataLoader (the page states no figures for them), and if the row does not train the page's model on a GPU
-  // with sequences of the page's length.
+  std::string refused;  // the error message if the row cannot be planned, otherwise empty
+  // The values that Hugging Face's page states for this row. Empty for rows that the page does not contain or states no
+  // values for (the settings of the DataLoader), and if the row does not train the page's model on a GPU with sequences
+  // of the page's length.
   std::optional<DocumentFigures> document = {};
 };
 
 enum class PlannedRows {
-  kDocuments,  // the nine experiments of Hugging Face's page on one GPU, and the settings of the DataLoader
-  kAll         // every row of `plimsoll bench --experiments`
+  // only the nine experiments of Hugging Face's page on one GPU, and the settings of the DataLoader
+  kDocuments,
+  kAll  // all rows of `plimsoll bench --experiments`
 };
 
 struct ExperimentPlan {
@@ -139,7 +144,7 @@ struct ExperimentPlan {
   std::vector<PlannedExperiment> rows;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
-  std::string table;  // for people, in 80 columns
+  std::string table;  // table for people, in 80 columns
   std::string json;
 };
 
@@ -202,15 +207,15 @@ ExperimentRow parse_experiment_row(std::string_view text, std::string_view sourc
 // "refused": ""}. Errors: kBadData.
 PeerFigures parse_peer_figures(std::string_view text, std::string_view source);
 
-// The reports of a finished table. Requires: at least one row.
+// The texts and the plot that are made from a table of experiments. Requires: at least one row.
 struct ExperimentReport {
   std::string
-      table;  // table for people: rows, refusals, and a column for the other program if it was measured
+      table;  // Table for people: rows, refusals, and a column for Hugging Face's Trainer if it was measured.
   // sentences on which methods improve speed and which save memory, computed from the rows
   std::string summary;
   std::string json;
   std::string csv;
-  std::string svg;  // memory and speed by method
+  std::string svg;  // plot of memory and speed by method
 };
 ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows,
                                         const ExperimentOrigin& origin);

@@ -10,15 +10,16 @@
 namespace plimsoll {
 
 struct ExportOptions {
-  std::string model;             // folder or hub name in the local cache
-  std::string gguf;              // the file to write
-  std::string outtype = "auto";  // type of matrices: "auto", "f32", "f16", "bf16" or "q8_0"
-  bool overwrite = false;        // replace an existing GGUF file
+  std::string model;  // the model: a folder, or a hub name in the local cache
+  std::string gguf;   // path of the GGUF file to write
+  // data type of the matrices in the file: "auto", "f32", "f16", "bf16" or "q8_0"
+  std::string outtype = "auto";
+  bool overwrite = false;  // true if an existing GGUF file may be replaced
 };
 
 struct ExportResult {
-  std::string line;  // a line for people about the written file
-  std::string type;  // data type of the matrices
+  std::string line;  // description of the written file in one line for people
+  std::string type;  // data type of the matrices that was used
   int64_t num_tensors = 0;
   int64_t size_bytes = 0;
   std::vector<std::string> notes;  // sentences about what llama.cpp computes differently from Plimsoll

@@ -18,8 +18,8 @@
 namespace plimsoll {
 
 struct CardPrice {
-  std::string device;   // name as --device takes it
-  double per_hour = 0;  // price per hour in any currency, the same for all cards
+  std::string device;   // name of the card as --device accepts it
+  double per_hour = 0;  // price per hour in any currency, which must be the same for all cards
 };
 // Parses lines of the form "NAME,PRICE" or "NAME PRICE". Empty lines and lines that begin with # are ignored.
 // Errors: kUsage; the message names the line. kBadData for a text that is another kind of file.
@@ -35,33 +35,38 @@ struct FitOptions {
   // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices on which
   // releases of Plimsoll run; other cards of the table, for which Plimsoll can only plan, have to be named.
   std::vector<std::string> devices = {};
-  std::vector<CardPrice> prices = {};  // used to rank the devices by cost if several are compared
-  int64_t epoch_samples = 100000;      // number of samples in the epoch whose cost is compared
+  // prices of cards; if several devices are compared, they are sorted by cost
+  std::vector<CardPrice> prices = {};
+  int64_t epoch_samples = 100000;  // number of samples in an epoch, for the cost of an epoch
   // Also try methods that change the result of training, such as SGD or LoRA (MethodEffect::kOtherPath).
   bool with_other_paths = false;
 };
 
 struct FitRow {
   std::string device;
-  std::vector<std::string> methods;  // names from method_table(); empty if the arguments are unchanged
+  // names from method_table() of the methods that this row adds to the run; empty if it adds none
+  std::vector<std::string> methods;
   // The numerical effect of the methods: kSameSums, kRounding or kOtherPath.
   MethodEffect effect = MethodEffect::kSameSums;
-  // Rows with the same number are a tie: they differ from the fastest of them by less than the error of the estimates.
+  // Rows with the same number are a tie: the speed of each differs from that of the fastest of them by less than the
+  // error of the estimates.
   int tie = 0;
   bool is_plan_only = false;  // released programs do not support this card, so runs on it can only be planned
-  // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
+  // Value of per_device_train_batch_size. 0 if nothing fits; smallest_bytes then states the memory that is needed.
   int64_t micro_batch = 0;
-  int64_t accumulation = 0;  // gradient_accumulation_steps
+  int64_t accumulation = 0;  // value of gradient_accumulation_steps
   int64_t total_bytes = 0;   // planned memory
-  double samples_per_s = 0;  // estimated speed
-  // Speed relative to the row without methods, or relative to the first row if that row does not fit.
+  double samples_per_s = 0;  // estimated samples per second
+  // Speed divided by that of the row without methods, or by that of the first row if the run without methods does not
+  // fit.
   double relative_speed = 0;
-  // These two fields are computed for the first twelve rows of a device and are 0 in the others.
-  int64_t largest_batch = 0;     // the largest batch that fits without accumulation
-  int64_t longest_sequence = 0;  // the longest sequence that fits with this split
-  int64_t smallest_bytes = 0;    // if nothing fits: the smallest memory that this set of methods needs
-  double epoch_cost = 0;  // cost of an epoch in the currency of the prices; 0 if the device has no price
-  // arguments that differ from the request and have to be added to the command
+  // The next two fields are computed only for the first twelve rows of a device, and are 0 in the other rows.
+  int64_t largest_batch = 0;  // the largest batch that fits without accumulation
+  // the longest sequence that fits with micro_batch and accumulation of this row
+  int64_t longest_sequence = 0;
+  int64_t smallest_bytes = 0;  // if nothing fits: the smallest memory that this set of methods needs
+  double epoch_cost = 0;       // cost of an epoch in the currency of the prices; 0 if the device has no price
+  // The arguments that differ from the given ones; a user adds them to the command.
   std::vector<std::string> arguments;
 };
 
@@ -72,15 +77,15 @@ struct FitReport {
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
-  std::string table;  // output for people
-  std::string json;   // output for programs
+  std::string table;  // the rows as a table for people
+  std::string json;   // the rows as JSON for programs
   // methods that cannot be used on the device or with the arguments, with the reasons; may be empty
   std::string refused;
-  std::string searched;  // describes the sets of methods that were compared
+  std::string searched;  // text that describes which sets of methods were compared
   // Cards of the table that were not compared, or for which Plimsoll can only plan because no release runs on
   // them, with the reason; may be empty.
   std::string plan_only;
-  // Remarks on the run, such as settings without effect.
+  // Notes about the run, for example about settings without effect.
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};
 };

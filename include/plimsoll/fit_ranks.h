@@ -19,7 +19,7 @@ struct RankFitOptions {
   // the number of GPUs per machine. The search chooses tp_size, sequence_parallel, pp_size, zero_stage and nnodes, and does not read them.
   Arguments arguments = {};
   int64_t gpus = 1;
-  // GPUs per machine. 0 means nproc_per_node if that is above 1, otherwise 8, but at most `gpus`.
+  // Number of GPUs per machine. 0 means nproc_per_node if that is above 1, otherwise 8, but at most `gpus`.
   int64_t gpus_per_machine = 0;
   // names of the links inside and between machines, such as "nvlink4,ib400"; "" means the links of the card, also
   // between machines
@@ -29,48 +29,52 @@ struct RankFitOptions {
 };
 
 struct RankFitRow {
-  int64_t tensor_size = 1;         // --tp_size
-  bool sequence_parallel = false;  // --sequence_parallel
-  int64_t pipeline_size = 1;       // --pp_size
+  int64_t tensor_size = 1;         // value of --tp_size
+  bool sequence_parallel = false;  // value of --sequence_parallel
+  int64_t pipeline_size = 1;       // value of --pp_size
   int64_t data_size = 1;           // number of groups of GPUs that train on different batches
-  int64_t zero_stage = 0;          // --zero_stage
-  std::string recompute = {};      // --recompute
-  int64_t micro_batch = 0;         // --per_device_train_batch_size
-  int64_t accumulation = 0;        // --gradient_accumulation_steps
+  int64_t zero_stage = 0;          // value of --zero_stage
+  std::string recompute = {};      // value of --recompute
+  int64_t micro_batch = 0;         // value of --per_device_train_batch_size
+  int64_t accumulation = 0;        // value of --gradient_accumulation_steps
   int64_t bytes = 0;               // planned memory per GPU
-  int64_t weight_bytes = 0;  // this and the next 3 fields: memory by purpose in the phase that needs the most
+  // The next four fields are the memory by purpose in the phase that needs the most memory.
+  int64_t weight_bytes = 0;
   int64_t state_bytes = 0;
   int64_t gradient_bytes = 0;
-  int64_t activation_bytes = 0;     // activations saved for the backward pass, and temporary buffers
+  int64_t activation_bytes = 0;  // activations saved for the backward pass, and buffers of short-lived values
   int64_t communication_bytes = 0;  // buffers of exchanges between the GPUs, inside and outside the arena
-  double samples_per_s = 0;         // estimated speed of all GPUs together
+  double samples_per_s = 0;         // estimated samples per second of all GPUs together
   double step_ms = 0;
-  double exposed_ms =
-      0;  // the part of a step in which GPUs wait for exchanges or for other stages of a pipeline
-  // Complete commands: one for one machine; with torchrun and with srun for several.
+  // The part of a step in which GPUs wait for exchanges with other GPUs or for other stages of a pipeline.
+  double exposed_ms = 0;
+  // Complete commands that start the run: one command for one machine; for several machines, one with torchrun and one
+  // with srun.
   std::vector<std::string> commands = {};
 };
 
-// A value of an argument, or a combination of values, that the search excluded, with the reason.
+// A value of an argument, or a combination of values, that the search excluded, and the reason.
 struct RankFitRefusal {
-  std::string choice = {};  // such as "--tp_size 4"
+  std::string choice = {};  // the excluded values, such as "--tp_size 4"
   std::string reason = {};
 };
 
 struct RankFitReport {
-  std::vector<RankFitRow> rows = {};  // the choices that fit, fastest first
+  std::vector<RankFitRow> rows = {};  // the combinations of settings that fit, fastest first
   std::vector<RankFitRefusal> refused = {};
-  int64_t num_choices =
-      0;  // combinations of tp_size, sequence_parallel, pp_size, zero_stage, recompute and micro-batch
-  int64_t num_pruned =
-      0;  // combinations that were not planned because a lower bound of their memory is too large
+  // Number of combinations of tp_size, sequence_parallel, pp_size, zero_stage, recompute and micro-batch that the
+  // search considered.
+  int64_t num_choices = 0;
+  // Number of combinations that were not planned, because even a lower bound of their memory exceeds the memory of
+  // the GPU.
+  int64_t num_pruned = 0;
   int64_t num_plans = 0;
   double seconds = 0;
   std::string links = {};  // the transfer rates between the GPUs that the search assumes, and their source
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};
-  std::string table = {};  // output for people
-  std::string json = {};   // output for programs
+  std::string table = {};  // the result as a table for people
+  std::string json = {};   // the result as JSON for programs
 };
 
 // Searches for the fastest ways to train. Errors: kUsage and kBadData for the arguments; kWillNotFit if no row fits, and the

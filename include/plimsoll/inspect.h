@@ -13,14 +13,15 @@
 namespace plimsoll {
 
 struct Inspection {
-  std::string text;  // lines for people
-  std::string json;  // one object for programs, on one line; docs/JSON.md describes its fields
-  // False for a checkpoint with files that do not match its manifest; `text` names them.
+  std::string text;  // the description as lines for people
+  // the description for programs: one JSON object on one line; docs/JSON.md describes its fields
+  std::string json;
+  // False for a checkpoint with files that do not match its manifest (the list of hashes); `text` names these files.
   bool is_whole = true;
 };
 
-// How a data file is read, with the argument names of a training run, and the environment for looking up hub
-// names.
+// Determines how a data file is read: settings with the names that they have in a training run, and the environment for
+// looking up hub names.
 struct InspectOptions {
   std::vector<std::string> text_column_names = {};
   std::string label_column_name = "label";
@@ -36,11 +37,11 @@ struct InspectOptions {
 // training. If training would refuse the file, the text contains the reason. Errors: kBadData, kUsage.
 Inspection inspect_path(const std::string& path, const InspectOptions& options = {});
 
-// The tokens whose text is returned.
+// Selects whether decoded text contains special tokens such as [SEP].
 enum class DecodedTokens : uint8_t { kAll, kWithoutSpecial };
 
-// Checks by its first line that a text is not a Git LFS pointer, a compressed file or another kind of file. Errors: kBadData;
-// the message begins with `name`.
+// Checks by the first line of a file that it is text, not a Git LFS pointer, a compressed file or another kind of file.
+// Errors: kBadData; the message begins with `name`.
 void require_text(std::string_view first_line, const std::string& name);
 
 // A tokenizer read from a Hugging Face folder.
@@ -56,8 +57,8 @@ class LineTokenizer {
   std::string encode_json(std::string_view line) const;
   // Returns the tokens with their ids, formatted for people. Errors: as encode_json().
   std::string encode_for_people(std::string_view line) const;
-  // Returns the text that a line of token ids stands for. The line is a JSON array, or an object with the key "ids" such as
-  // encode_json() returns. Errors: kBadData for any other line.
+  // Returns the text for a line of token ids. The line is a JSON array, or an object with the key "ids" as
+  // encode_json() returns it. Errors: kBadData for any other line.
   std::string decode(std::string_view line, DecodedTokens tokens) const;
   // Returns the text that decode() returns as the JSON object {"text": "..."}.
   std::string decode_json(std::string_view line, DecodedTokens tokens) const;
@@ -67,23 +68,25 @@ class LineTokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains a tokenizer on text files. `kind` is "bpe" for a byte-level one as GPT-2's, or "wordpiece" for one as BERT's.
+// Settings for training a tokenizer on text files. `kind` is "bpe" for a byte-level BPE tokenizer as in GPT-2, or
+// "wordpiece" for a WordPiece tokenizer as in BERT.
 struct TokenizerTraining {
   std::vector<std::string> files;
   std::string kind = "bpe";
   int64_t vocab_size = 30000;
-  int64_t min_frequency = 2;  // pairs that are rarer are not joined
+  // smallest number of occurrences of a pair of symbols that is joined to a new token
+  int64_t min_frequency = 2;
   std::vector<std::string>
-      special_tokens;         // added to the special tokens that every tokenizer of this kind has
-  bool do_lower_case = true;  // only for "wordpiece"
+      special_tokens;         // special tokens in addition to those of every tokenizer of this kind
+  bool do_lower_case = true;  // the tokenizer converts text to lower case; only for "wordpiece"
 };
 
 struct TokenizerResult {
-  std::string line;  // a line for people about the tokenizer
+  std::string line;  // description of the tokenizer in one line for people
   int64_t num_tokens = 0;
   int64_t num_merges = 0;
-  int64_t num_words = 0;  // different words of the text
-  int64_t num_bytes = 0;  // of the text
+  int64_t num_words = 0;  // number of different words in the training text
+  int64_t num_bytes = 0;  // size of the training text
 };
 
 // Trains and writes tokenizer.json and tokenizer_config.json, which Hugging Face reads, to a folder that has no tokenizer yet.

@@ -1,5 +1,6 @@
-// Measures collective operations between the ranks of a run, and stores their times for plans. Each rank is a process, which
-// calls bench_links(); `plimsoll bench --links` starts them. Not thread-safe.
+// Measures the duration of collective operations (such as all_reduce) between the ranks of a run, and stores the
+// results, with which plans estimate the speed. Each rank is a process, which calls bench_links(); `plimsoll bench
+// --links` starts them. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +17,32 @@ namespace plimsoll {
 struct LinkBenchOptions {
   // The largest size of data to measure. Sizes start at 1 KiB, and each is four times the one before.
   int64_t largest_bytes = int64_t{256} << 20;
-  double seconds_per_size = 2;  // upper bound for the time of the repetitions of one operation with one size
+  // upper bound for the time spent on repetitions of one operation with one data size
+  double seconds_per_size = 2;
 };
 
 struct LinkBenchReport {
-  std::string table = {};  // for people; empty on other ranks than the first one
+  std::string table = {};  // table of the results for people; empty in all ranks but the first
   // path of the file in the cache from which plans read the times; empty if nothing was measured
   std::string path = {};
-  std::vector<std::string> notes = {};  // which exchanges were not measured, and why
+  std::vector<std::string> notes = {};  // the collective operations that were not measured, and the reasons
 };
 
 // Measures all_reduce, reduce_scatter, all_gather and broadcast between this process and the other ranks of a run. The
-// launcher's variables in `environment` state the rank of this process and the address of the others. CPUs exchange data
-// through Gloo; on GPUs, both mapped memory and NCCL are measured if they are available, or NCCL alone with NCCL_P2P_DISABLE=1.
-// The first rank adds the times to the file of this machine, device and number of ranks in the user's cache. `arguments`
-// chooses the device; ddp_timeout limits each exchange. `progress` receives a text before each size. Errors: kUsage if this
-// process is the only rank, or if ranks have other options; kDevice if a rank fails or a result is wrong. Cost: memory for the
-// largest size on each rank and device, and for each operation and size about seconds_per_size at most.
+// launcher's variables in `environment` state the rank of this process and the address of the others. CPUs exchange
+// data through Gloo; on GPUs, both mapped memory and NCCL are measured if they are available, or NCCL alone with
+// NCCL_P2P_DISABLE=1. The first rank adds the times to the file of this machine, device and number of ranks in the
+// user's cache. `arguments` chooses the device; ddp_timeout limits each exchange. `progress` receives a text before
+// each size. Errors: kUsage if this process is the only rank, or if the options of the ranks differ; kDevice if a rank
+// fails or a result is wrong. Cost: memory for the largest size on each rank and device, and for each operation and
+// size about seconds_per_size at most.
 LinkBenchReport bench_links(const Arguments& arguments, const LinkBenchOptions& options,
                             const Environment& environment,
                             const std::function<void(const std::string&)>& progress);
 
-// Returns true if several ranks of these arguments on this machine use GPUs.
+// Returns true if these arguments start several ranks on this machine and the ranks use GPUs.
 bool ranks_use_gpus(const Arguments& arguments);
-// Returns true if NCCL can be opened.
+// Returns true if the NCCL library can be opened.
 bool has_nccl();
 
 }  // namespace plimsoll

@@ -23,8 +23,8 @@ using WordMap = std::map<std::string, std::string>;
 struct LogRecord {
   int64_t step = 0;
   double epoch = 0;
-  MetricMap values;    // loss, grad_norm, learning_rate; or eval_loss, eval_accuracy, ...
-  WordMap words = {};  // values that are not numbers: gpu_throttle
+  MetricMap values;    // such as loss, grad_norm and learning_rate, or eval_loss and eval_accuracy
+  WordMap words = {};  // values that are text, such as gpu_throttle (why a GPU reduces its clocks)
 };
 
 class LogHistory {
@@ -52,7 +52,7 @@ class LogHistory {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
 
-  // Requires: index < size().
+  // Returns a record. Requires: index < size().
   LogRecord operator[](size_t index) const {
     const Entry before = index == 0 ? Entry{} : entries_[index - 1];
     const Entry& entry = entries_[index];
@@ -62,7 +62,7 @@ class LogHistory {
       record.words[names_[words_[i].name]] = names_[words_[i].text];
     return record;
   }
-  // Requires: !empty().
+  // Returns the last record. Requires: !empty().
   LogRecord back() const { return (*this)[size() - 1]; }
 
   void push_back(const LogRecord& record) {
@@ -78,7 +78,7 @@ class LogHistory {
   struct Entry {
     int64_t step = 0;
     double epoch = 0;
-    size_t end = 0;  // end index of the values
+    size_t end = 0;  // index after the last value of this record, among the values of all records
     size_t end_of_words = 0;
   };
   struct Word {

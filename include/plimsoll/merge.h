@@ -9,23 +9,23 @@
 namespace plimsoll {
 
 struct MergeOptions {
-  std::string adapter;  // a folder that PEFT or Plimsoll saved
-  // folder or hub name in the local cache; if empty, the base model that the adapter names
+  std::string adapter;  // the adapter: a folder that PEFT or Plimsoll saved
+  // the base model: a folder or a hub name in the local cache; if empty, the one that the adapter names
   std::string base = {};
   std::string output_dir;             // folder for the merged model
-  bool overwrite_output_dir = false;  // replace an existing model in output_dir
+  bool overwrite_output_dir = false;  // true if an existing model in output_dir may be replaced
 };
 
 struct MergeResult {
-  std::string line;        // a line for people about the merged model
-  std::string base;        // the base model, as it was given or as the adapter names it
-  int64_t num_merged = 0;  // modules whose weights were merged
-  int64_t num_copied = 0;  // tensors that the adapter replaces as a whole
+  std::string line;        // description of the merged model in one line for people
+  std::string base;        // the base model that was used
+  int64_t num_merged = 0;  // number of modules whose weights were merged
+  int64_t num_copied = 0;  // number of tensors that the adapter replaces completely
 };
 
-// Writes W + (alpha / r) B A for every adapted module, and the modules that were saved in full, as a plain
-// Hugging Face model. Errors: kUsage, for example if the folder contains a model
-// or an adapter that may not be replaced; kBadData.
+// Writes W + (alpha / r) B A for every adapted module, and the modules that the adapter contains completely, as a
+// Hugging Face model without an adapter. Errors: kUsage, for example if the folder contains a model or an adapter that
+// may not be replaced; kBadData.
 MergeResult merge_adapter(const MergeOptions& options,
                           const Environment& environment = process_environment());
 

@@ -10,28 +10,31 @@ namespace plimsoll {
 
 // The effect of a method on the numbers of a training run.
 enum class MethodEffect {
-  kSameBits,   // bit-identical to a run without the method
-  kSameSums,   // the same sums in a different order
-  kRounding,   // a different precision
-  kOtherPath,  // a different optimizer or fewer parameters, so the learned model differs
+  kSameBits,  // every result is bit-identical to that of a run without the method
+  kSameSums,  // sums are computed in a different order, which changes their rounding
+  kRounding,  // values are rounded to a different precision
+  // another optimizer or fewer trained parameters, so the training takes another path and the learned model differs
+  kOtherPath,
 };
 
 struct Method {
-  std::string_view name;                // "bf16"
+  std::string_view name;                // such as "bf16"
   std::vector<std::string_view> words;  // the arguments of `plimsoll train` that enable it
   // Methods of the same kind ("precision" or "optimizer") exclude each other, so a search tries at most one
   // of them.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
-  bool keeps_master_weights = true;  // false if updates read and write weights of 16 bits
-  std::string_view not_on_cpu = {};  // the reason if it does not apply to a CPU, otherwise empty
+  // false if there are no fp32 weights: updates read and write 16-bit weights
+  bool keeps_master_weights = true;
+  std::string_view not_on_cpu = {};  // the reason if the method cannot be used on a CPU, otherwise empty
   std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty
-  std::string_view help = {};        // one sentence
+  std::string_view help = {};        // description in one sentence
 };
 
 // Returns every method of this version, in the order in which tables show them.
 const std::vector<Method>& method_table();
-// Returns false if two of the methods set the same argument, which can hold only one of their values.
+// Returns false if two of the methods set the same argument, because they cannot be combined: an argument has only one
+// value.
 bool set_different_arguments(const std::vector<const Method*>& methods);
 // Returns the method with this name, or nullptr.
 const Method* find_method(std::string_view name);

@@ -1,6 +1,6 @@
-// Reports the memory, load, clocks and capabilities of this machine's GPUs. These are the figures of
-// nvidia-smi, read from the driver's management library (NVML), which is loaded at run time. The monitor
-// changes no setting of a card. A Monitor may be used by one thread only.
+// Reports the memory, load, clocks and capabilities of this machine's GPUs. These are the values that nvidia-smi shows.
+// They are read from the driver's management library (NVML), which is loaded at run time. The monitor changes no
+// setting of a card. A Monitor may be used by one thread only.
 #pragma once
 
 #include <memory>
@@ -14,29 +14,32 @@ struct MonitorOptions {
   // The GPU to show: "" for all, "1" for the GPU with index 1 in nvidia-smi, "cuda:1" for the second device
   // in CUDA_VISIBLE_DEVICES.
   std::string device = {};
-  bool with_capabilities = false;  // report support for fp16, bf16, tf32 and fp8, with the reasons
+  // if true, the report states whether each GPU supports fp16, bf16, tf32 and fp8, with the reasons
+  bool with_capabilities = false;
   // Measure, once, the memory of an empty CUDA context on each GPU that is shown. This creates a context
   // there in the current process.
   bool with_context = false;
-  // Name or path of the driver's management library.
+  // file name or path of the driver's management library (NVML)
   std::string library = "libnvidia-ml.so.1";
 };
 
-// One sample, in three formats.
+// The state of the GPUs at one time, in three formats.
 struct MonitorReport {
-  std::string table;  // for people: a block of rows per GPU
-  std::string lines;  // for a growing log: one line per GPU
-  std::string json;   // for programs: one object on one line without a newline
+  std::string table;  // table for people with several rows per GPU
+  std::string lines;  // one line per GPU, to be appended to a log
+  std::string json;   // one JSON object on one line without a newline, for programs
 };
 
-// The connections between the GPUs of this machine, and its NUMA nodes.
+// Describes the connections between the GPUs of this machine, and its NUMA nodes.
 struct TopologyReport {
-  std::string text;  // for people: the matrix of nvidia-smi topo -m with its legend, and what the links mean
-  std::string json;  // for programs: one object on one line without a newline
+  // for people: the matrix of nvidia-smi topo -m with its legend, and the meaning of the links
+  std::string text;
+  std::string json;  // one JSON object on one line without a newline, for programs
 };
 
-// Reads the connections of all GPUs that the driver lists. Without a driver or a GPU, the report contains the NUMA nodes of
-// the host and the reason. `library` is that of MonitorOptions. Errors: none. Cost: about 10 ms per GPU.
+// Reads the connections of all GPUs that the driver lists. Without a driver or a GPU, the report contains the NUMA
+// nodes of the host and the reason. `library` is the path of the driver's management library, as in MonitorOptions.
+// Errors: none. Cost: about 10 ms per GPU.
 TopologyReport read_topology_report(const std::string& library = MonitorOptions().library);
 
 class Monitor {
@@ -49,7 +52,7 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Takes one sample. Cost: about 10 ms per GPU.
+  // Reads the current state of the GPUs. Cost: about 10 ms per GPU.
   MonitorReport sample() const;
 
  private:

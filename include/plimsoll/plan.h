@@ -1,5 +1,6 @@
-// Plans a run before anything is allocated, on a machine that need not have the device. The plan states, to
-// the byte, the memory that the run will hold, its location and its purpose. Pure functions; thread-safe.
+// Plans a run before anything is allocated, on a machine that need not have the device. The plan states to the byte how
+// much memory the run will hold, where it is (on the device, on the host or on a disk), and what it is used for. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +20,36 @@ namespace plimsoll {
 // to five times as long; if the run does not fit, up to a hundred times as long.
 enum class Savings : uint8_t { kLeaveOut, kPlan };
 
-// The run that was planned, as the title of the table describes it.
+// The run that was planned, as the title of the printed plan describes it.
 struct PlannedRun {
-  std::string model;      // folder, hub name or preset; if none is named, the type of the model
-  std::string task;       // "sequence classification"
-  std::string device;     // "cpu, 2 threads", "cuda:0, NVIDIA H200"
-  std::string precision;  // "fp32", "bf16 mixed"
-  std::string optimizer;  // such as "SGD with momentum 0.9"; empty if the run does not train
+  std::string model;      // the model: folder, hub name or preset; if none is named, the type of the model
+  std::string task;       // the task, such as "sequence classification"
+  std::string device;     // the device, such as "cpu, 2 threads" or "cuda:0, NVIDIA H200"
+  std::string precision;  // the precision, such as "fp32" or "bf16 mixed"
+  std::string optimizer;  // the optimizer, such as "SGD with momentum 0.9"; empty if the run does not train
   int64_t num_parameters = 0;
-  int64_t num_trainable_parameters = 0;  // 0 if the run does not train
-  // The largest micro-batch that the plan has room for; if the run does not train, the largest batch of evaluation.
+  int64_t num_trainable_parameters = 0;  // 0 if the plan is not for training
+  // The number of sequences in the largest micro-batch that the plan has room for; for a plan without training, in the
+  // largest batch of an evaluation.
   int64_t num_sequences = 0;
-  int64_t longest_sequence = 0;  // in tokens
+  int64_t longest_sequence = 0;  // number of tokens of the longest sequence
   int64_t num_tokens = 0;
   int64_t accumulation_steps = 1;
-  std::optional<int64_t> memory_limit_bytes = {};  // --memory_limit, or the memory of the card
+  std::optional<int64_t> memory_limit_bytes = {};  // the value of --memory_limit, or the memory of the card
   double planning_ms = 0;                          // time that it took to make the plan
 };
 
-// Memory by purpose, in bytes: the rows of the table.
+// Memory by purpose, in bytes. Each purpose is a row of the printed memory table.
 struct PlannedPurposes {
   int64_t weights = 0;
   int64_t optimizer_states = 0;
   int64_t gradients = 0;
-  int64_t saved = 0;          // saved for the backward pass
-  int64_t temporary = 0;      // temporary buffers
+  int64_t saved = 0;          // activations saved for the backward pass
+  int64_t temporary = 0;      // buffers of values that are needed only for a short time
   int64_t functionality = 0;  // memory for a single feature, such as values that wait for a copy to the host
-  int64_t staging = 0;        // inputs and outputs that host and device exchange
-  int64_t gaps = 0;           // unused bytes between buffers
-  int64_t constant = 0;       // held by the process outside the arena
+  int64_t staging = 0;        // buffers for inputs and outputs, which host and device exchange
+  int64_t gaps = 0;           // unused bytes of the arena between buffers
+  int64_t constant = 0;       // memory that the process holds outside the arena
   int64_t total() const {
     return weights + optimizer_states + gradients + saved + temporary + functionality + staging + gaps +
            constant;
@@ -55,23 +57,24 @@ struct PlannedPurposes {
   bool operator==(const PlannedPurposes&) const = default;
 };
 
-// One phase of a run: a column of the table.
+// One phase of a run, which is a column of the printed memory table.
 struct PlannedPhase {
-  std::string name;  // "load", "resume", "train", "eval", "save"
+  std::string name;  // name of the phase, such as "load", "resume", "train", "eval" or "save"
   PlannedPurposes by_purpose;
-  int64_t arena_bytes = 0;  // bytes of the arena that the phase uses
-  int64_t total_bytes = 0;  // includes by_purpose.constant; equals by_purpose.total()
+  int64_t arena_bytes = 0;  // size of the part of the arena that the phase uses
+  int64_t total_bytes = 0;  // equals by_purpose.total(), which includes the memory outside the arena
 };
 
 // The op of a phase at which the most memory is in use.
 struct PlannedPeak {
-  std::string phase;     // "train", "eval"
-  std::string segment;   // "forward", "backward", "optimizer"
-  std::string module;    // such as "encoder.layer.23.feed_forward"; may be empty
-  std::string op;        // "matmul"
+  std::string phase;  // the phase: "train" or "eval"
+  // the segment of the program that contains the op: "forward", "backward" or "optimizer"
+  std::string segment;
+  std::string module;  // module that the op belongs to, such as "encoder.layer.23.feed_forward"; may be empty
+  std::string op;      // name of the op, such as "matmul"
   int64_t position = 0;  // index of the op in its program, from 0
   int64_t num_ops = 0;
-  int64_t transient_bytes = 0;  // bytes of the buffers that live only within the program
+  int64_t transient_bytes = 0;  // bytes of the buffers in use that exist only within one run of the program
 };
 
 struct PlannedBytes {
@@ -79,10 +82,11 @@ struct PlannedBytes {
   int64_t bytes = 0;
 };
 
-// Memory of one module of the model. Each figure "at most" is the maximum that the module reaches within a step.
-// Modules reach their maxima at different ops, so the sum over the modules can exceed the peak of the step.
+// Memory of one module of the model. A figure whose name ends in "at_most" is the largest value that the module reaches
+// within a step. Modules reach their largest values at different ops, so the sum over the modules can exceed the peak
+// of the step.
 struct PlannedModule {
-  std::string name;  // empty for values of no module
+  std::string name;  // empty for memory that belongs to no module
   int64_t num_parameters = 0;
   int64_t weight_bytes = 0;
   int64_t state_bytes = 0;
@@ -93,38 +97,40 @@ struct PlannedModule {
 
 // A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
 struct PlannedRule {
-  std::string name;     // such as "AdamW in fp32"
-  std::string made_of;  // such as "4 weights + 4 gradients + 8 moments"
+  std::string name;     // name of the rule, such as "AdamW in fp32"
+  std::string made_of;  // parts of the bytes per parameter, such as "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
-  int64_t bytes = 0;     // this rule applied to all parameters of the model
-  bool applies = false;  // true if this rule is the one for this run
+  int64_t bytes = 0;     // bytes_per_parameter times the number of parameters of the model
+  bool applies = false;  // true if the settings of this run are those of the rule
 };
 
 // The values that one block of the model keeps for the backward pass, and those that it recomputes.
 struct PlannedRecomputation {
-  std::string block;               // such as "encoder.layer.3"
-  int64_t kept_bytes = 0;          // saved for the backward pass, per micro-batch
-  int64_t recomputed_bytes = 0;    // recomputed in the backward pass, per micro-batch
-  double flops = 0;                // floating-point operations of the recomputation per step
-  double ms = 0;                   // estimated time of the recomputation per step
-  std::map<std::string, int> ops;  // how often each op runs again per micro-batch
+  std::string block;             // name of the block, such as "encoder.layer.3"
+  int64_t kept_bytes = 0;        // bytes of values saved for the backward pass, per micro-batch
+  int64_t recomputed_bytes = 0;  // bytes of values recomputed in the backward pass, per micro-batch
+  double flops = 0;              // floating-point operations of the recomputation per step
+  double ms = 0;                 // estimated time of the recomputation per step
+  // for each kind of op, the number of times that it runs again per micro-batch
+  std::map<std::string, int> ops;
 };
 
 struct PlannedMemory {
-  std::vector<PlannedPhase> phases;  // the phases in the order of a run
-  // index in `phases` of the phase that needs the most memory; its total is the total of the plan
+  std::vector<PlannedPhase> phases;  // the phases, in the order in which a run has them
+  // Index in `phases` of the phase that needs the most memory. The memory of this phase is that of the plan.
   size_t largest_phase = 0;
-  std::vector<PlannedPeak> peaks;       // the peak of training first, then that of evaluation
-  std::vector<PlannedBytes> constants;  // the parts of PlannedPurposes::constant
-  std::vector<PlannedModule> modules;   // in the order in which the model uses them
+  std::vector<PlannedPeak> peaks;  // the peak of training, then that of evaluation
+  // the parts of the memory outside the arena (PlannedPurposes::constant)
+  std::vector<PlannedBytes> constants;
+  std::vector<PlannedModule> modules;  // modules in the order in which the forward pass uses them
   std::vector<PlannedRule> rules;
   // one entry per block of the model; empty unless the run trains
   std::vector<PlannedRecomputation> recomputation;
-  // Pinned memory of the host that offloading needs; 0 without it, and not part of the total.
+  // Pinned memory of the host that offloading needs. It is 0 without offloading, and not included in the total.
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   PlannedPurposes host_by_purpose;
-  // The file of --offload_optimizer nvme:FOLDER; 0 without it, and not part of the total.
+  // Size of the file that --offload_optimizer nvme:FOLDER creates; 0 without it. Not included in the total.
   int64_t disk_bytes = 0;
   // The largest number of arena bytes that hold optimizer states at the same time, from when the states are
   // read from the disk until they are written back.
@@ -135,13 +141,14 @@ struct PlannedMemory {
 
 // Estimated work of a group of operations in a step.
 struct PlannedOperations {
-  std::string name;  // "matrix products", "element-wise", ...
+  std::string name;  // name of the group, such as "matrix products" or "element-wise"
   double flops = 0;
-  double bytes = 0;  // bytes moved from and to memory
+  double bytes = 0;  // bytes that the operations read from and write to memory
   double ms = 0;
 };
 
-// Estimated speed. A step has all its micro-batches and one update; if the run does not train, it is one batch.
+// Estimated speed. A step contains all its micro-batches and one update. For a plan without training, a step is one
+// batch.
 struct PlannedSpeed {
   int64_t samples_per_step = 0;
   int64_t tokens_per_step = 0;
@@ -151,11 +158,11 @@ struct PlannedSpeed {
   double optimizer_ms = 0;
   double samples_per_s = 0;
   std::vector<PlannedOperations> groups;
-  bool is_calibrated = false;  // a calibration of this CPU was used
-  std::string rates;           // text that names the source of the rates
+  bool is_calibrated = false;  // true if the estimate uses a calibration of this CPU
+  std::string rates;           // describes the source of the assumed rates of the device
 };
 
-// The figures of the planned generation with another number of beams, or, if tokens are sampled, with another
+// Memory and speed of the planned generation if it used another number of beams or, if tokens are sampled, another
 // number of texts per prompt.
 struct PlannedBeams {
   int64_t num_beams = 1;
@@ -164,70 +171,75 @@ struct PlannedBeams {
   int64_t arena_bytes = 0;
   int64_t total_bytes = 0;
   bool fits = true;
-  double decode_run_ms = 0;     // estimated time of one decode run, as in PlannedGeneration
-  double new_tokens_per_s = 0;  // speed, counted in tokens of returned texts
+  double decode_run_ms = 0;     // estimated time of one decode run, which adds one token to each sequence
+  double new_tokens_per_s = 0;  // tokens of the returned texts per second
 };
 
 // The KV cache and the speed of a plan that generates texts.
 struct PlannedGeneration {
   int64_t prompts_at_once = 0;
-  int64_t sequences_per_prompt = 0;  // beams, or sampled texts
-  int64_t longest_prompt = 0;        // in tokens
+  int64_t sequences_per_prompt = 0;  // number of beams or of sampled texts
+  int64_t longest_prompt = 0;        // number of tokens of the longest prompt
   int64_t max_new_tokens = 0;
-  int64_t cache_bytes_per_token = 0;  // for the key and the value of one token in every layer
+  int64_t cache_bytes_per_token = 0;  // bytes of the key and the value of one token, summed over all layers
   int64_t page_tokens = 0;
-  int64_t num_pages = 0;     // pages that the cache needs in the worst case, all of which are in the arena
-  int64_t shared_pages = 0;  // pages of a prompt of the greatest length, which all its sequences share
-  int64_t own_pages = 0;     // largest number of pages that only one sequence uses
-  double prefill_ms = 0;     // estimated time of a prefill of the greatest size
-  // estimated time of a run that adds one token to each sequence, without the selection of tokens on the host
+  int64_t num_pages = 0;  // pages that the cache needs in the worst case; the arena contains all of them
+  // pages of a prompt of the greatest length; all sequences of the prompt share them
+  int64_t shared_pages = 0;
+  int64_t own_pages = 0;  // largest number of pages that belong to one sequence only
+  double prefill_ms = 0;  // estimated time to process the largest batch of prompts (prefill)
+  // Estimated time of a run that adds one token to each sequence, without the time in which the host selects the
+  // tokens.
   double decode_run_ms = 0;
   double new_tokens_per_s = 0;
-  std::vector<PlannedBeams> beams;  // empty with Savings::kLeaveOut
+  std::vector<PlannedBeams> beams;  // plans with other numbers of beams; empty with Savings::kLeaveOut
   int64_t cache_bytes() const { return num_pages * page_tokens * cache_bytes_per_token; }
 };
 
 // A change of arguments for which a plan was made too, so that it can be compared with the plan for the unchanged arguments.
 struct PlannedChange {
-  std::string arguments;  // the arguments as a user types them
+  std::string arguments;  // the changed arguments, as a user types them
   int64_t total_bytes = 0;
-  bool fits = false;         // true if it fits into --memory_limit, or if there is no limit
-  double relative_time = 1;  // estimated time per sample, relative to the unchanged run
-  MethodEffect effect = MethodEffect::kSameSums;  // kSameSums, kRounding or kOtherPath
-  std::string note;                               // other effects; may be empty
+  bool fits = false;         // true if the changed run fits into --memory_limit, or if there is no limit
+  double relative_time = 1;  // estimated time per sample, divided by that of the unchanged run
+  MethodEffect effect = MethodEffect::kSameSums;  // the effect of the change on the results of training
+  std::string note;                               // further effects of the change; may be empty
 };
 
 // The result of planning. All sizes are in bytes; total = arena + constant.
 struct PlanReport {
   int64_t total_bytes = 0;
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // no layout of this schedule has a smaller arena
-  int64_t constant_bytes = 0;     // held by the process outside the arena
-  bool fits = true;               // false if a memory limit is set and the run exceeds it
+  // lower bound of the arena: with this order of ops, no placement of the buffers needs less
+  int64_t lower_bound_bytes = 0;
+  int64_t constant_bytes = 0;  // memory that the process holds outside the arena
+  bool fits = true;            // false if a memory limit is set and the run exceeds it
   PlannedRun run;
   PlannedMemory memory;
   PlannedSpeed speed;
-  std::optional<PlannedGeneration> generation;  // set if the plan generates texts
+  // KV cache and speed of a plan that generates texts; not set for other plans
+  std::optional<PlannedGeneration> generation;
   // Changes of arguments that save memory, cheapest first. If the run does not fit, the changes that make it fit
   // come before those that only reduce its memory. Empty with Savings::kLeaveOut.
   std::vector<PlannedChange> changes;
   // The reason why the run does not fit, and the cheapest changes with which it would fit. Empty with
   // Savings::kLeaveOut, or if the run fits.
   std::string refusal;
-  // The same report as texts for people and for files.
-  std::string table;    // memory by purpose and phase, operations by group: for people
+  // The fields below contain the same report as texts for people and for files.
+  std::string table;    // for people: memory by purpose and phase, and operations by group
   std::string summary;  // the five most important lines of `table`
   std::string line;     // the most important line of `table`
   // The cheapest ways to save memory; empty with Savings::kLeaveOut, or if the run does not fit. For a plan that generates texts: memory
   // and speed with other numbers of beams.
   std::string savings;
-  std::string modules;  // memory by module
-  std::string why;      // explains the choice of kernels and passes and the use of memory
+  std::string modules;  // for people: memory by module
+  std::string why;      // for people: the reasons for the choice of kernels and passes, and the use of memory
   std::string
       html;  // with --html, for a plan, a dry run or a run that generates texts: the report as one HTML page
   // with --trace, for the kinds of plans that also have `html`: a trace for Perfetto with estimated times
   std::string trace;
-  std::string json;  // total_bytes, spaces, by_purpose, by_phase, operations, ...
+  // the plan as JSON, with the keys total_bytes, spaces, by_purpose, by_phase, operations, ...
+  std::string json;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
@@ -237,9 +249,9 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
-// Plans the run with links that `links` names instead of measured ones: the link between ranks inside a machine, the link
-// between machines, or both ("nvlink4,ib400"). docs/RANKS.md lists the names. Errors: kUsage for other names; otherwise as
-// plan_run().
+// Plans the run with links that `links` names instead of measured ones: the link between ranks inside a machine, that
+// between machines, or both ("nvlink4,ib400"). docs/RANKS.md lists the names. Errors: kUsage for other names; otherwise
+// as plan_run().
 PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
                                const Environment& environment = process_environment(),
                                Savings savings = Savings::kLeaveOut);

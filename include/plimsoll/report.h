@@ -9,12 +9,12 @@
 
 namespace plimsoll {
 
-// Additional figures of a progress line.
+// Figures that a progress line shows in addition to those of the step.
 struct ProgressContext {
   double tokens_per_second = 0;
   int64_t memory_bytes = 0;  // planned memory
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative if unknown
+  double remaining_s = -1;  // estimated time until the end of the run; negative if unknown
   bool ascii = false;       // draw the bar without Unicode characters
 };
 
@@ -29,9 +29,10 @@ std::string format_metrics(std::string_view split, const MetricMap& metrics);
 // Formats the predicted, allocated and measured memory, and states if the prediction was right.
 std::string format_memory(const MemoryFigures& figures);
 
-// Returns a report of finished runs as one HTML page that needs no other file and no network: plan, map of the arena, curves, planned
-// and held memory, operations, arguments and environment, and for several runs a comparison first. `folders`: the output_dir of
-// each run. Errors: kUsage if a folder is not the output_dir of a run, and if `folders` is empty; kBadData for a damaged file.
+// Returns a report of finished runs as one HTML page that needs no other file and no network: plan, map of the arena,
+// curves, planned and measured memory, operations, arguments and environment, and for several runs a comparison first.
+// `folders`: the output_dir of each run. Errors: kUsage if a folder is not the output_dir of a run, and if `folders` is
+// empty; kBadData for a damaged file.
 std::string report_html(const std::vector<std::string>& folders);
 
 }  // namespace plimsoll

@@ -18,8 +18,8 @@ std::string_view to_string(RunCommand command);
 // name.
 bool is_used_by(RunCommand command, std::string_view name);
 
-// Returns arguments_help for the settings that the command uses, and a line about the settings that it does not
-// use. With "all" or the name of a setting as topic, the text is the same for every command. Errors: as
+// Returns the text of arguments_help() for the settings that the command uses, and a line about the settings that it
+// does not use. With "all" or the name of a setting as topic, the text is the same for every command. Errors: as
 // arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 

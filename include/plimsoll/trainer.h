@@ -35,7 +35,7 @@
 
 namespace plimsoll {
 
-// Determines the data that a Trainer reads when it is constructed.
+// What a Trainer is used for, which determines the data that it reads when it is constructed.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
 // The test sets: the test data, and MNLI's second test set, with genres that the training data does not
@@ -52,12 +52,12 @@ class Batch {
   Batch& operator=(Batch&&) noexcept;
   int64_t num_sequences() const;
   int64_t num_tokens() const;
-  // Returns true if its rows have labels.
+  // Returns true if the rows of the batch have labels.
   bool has_labels() const;
-  // Returns the number of tokens that were cut off texts that are longer than max_seq_length. 0 for next_batch(), which
-  // takes rows that were cut when the data was read.
+  // Returns the number of tokens that were cut off texts that are longer than max_seq_length. It is 0 for a batch from
+  // next_batch(), because those rows were cut when the data was read.
   int64_t num_cut_tokens() const;
-  // Returns the progress through the data after this batch, in epochs; 0 for a batch from make_batch().
+  // Returns the position in the training data after this batch, counted in epochs; 0 for a batch from make_batch().
   double epoch() const;
   // Returns true if this is the last batch of the epoch. Trainer::train() then updates even if the
   // accumulation is incomplete.
@@ -69,30 +69,31 @@ class Batch {
   std::unique_ptr<Impl> impl_;
 };
 
-// The outputs of a forward pass. R rows: one per row of the batch, or for token classification one per token.
+// The outputs of a forward pass for R rows. A row is a row of the batch, or for token classification a token.
 struct ForwardOutput {
   int64_t num_rows = 0;             // R, the number of rows
   int64_t num_labels = 0;           // K, the number of labels of the model
-  std::vector<float> logits = {};   // [R, K], before softmax or sigmoid
-  std::optional<double> loss = {};  // mean over the labels; none if the batch has no labels
+  std::vector<float> logits = {};   // logits, [R, K]: the outputs before softmax or sigmoid
+  std::optional<double> loss = {};  // mean loss over the labels; not set if the batch has no labels
 };
 
 // A weight of the model, under its name in a checkpoint. Weights of an adapter have the names of the adapter's file.
 struct WeightInfo {
   std::string name;
   std::vector<int64_t> shape;
-  std::string stored_as;    // "fp32", "bf16", "int8", "nf4" or "fp4"
+  std::string stored_as;    // data type in which the weight is stored: "fp32", "bf16", "int8", "nf4" or "fp4"
   bool is_trained = false;  // true if this run trains it
-  double rate_factor = 1;   // factor of the learning rate, set by --learning_rate_factors
+  // factor by which --learning_rate_factors multiplies the learning rate of this weight
+  double rate_factor = 1;
 };
 
-// A parameter as a custom update rule sees it. The spans refer to planned memory and are valid during the
+// A parameter as it is passed to a custom update rule. The spans refer to memory of the plan and are valid during the
 // call.
 struct OwnParameter {
   // Name of the parameter in checkpoints. Queries, keys and values form one matrix here, named
   // "...query_key_value...".
   std::string_view name;
-  std::span<float> weights;  // may be changed
+  std::span<float> weights;  // the values of the parameter, which the rule may change
   std::span<const float> gradients;
   // The state tensors that --optim allocates for this weight, each in the shape of the weight. They are
   // initially zero (--optim_args can change that) and are saved in checkpoints. AdamW has two, Lion has one,
@@ -101,12 +102,12 @@ struct OwnParameter {
 };
 using UpdateRule = std::function<void(const OwnParameter& parameter)>;
 
-// Called before long work with a line for people ("device cpu: ...", "loading ...").
+// A function that is called before work that takes long, with a line for people ("device cpu: ...", "loading ...").
 using Announce = std::function<void(const std::string& line)>;
 
 class Trainer {
  public:
-  // Reads the model, the tokenizer and the data, tokenizes, and plans. Errors: kUsage, kBadData.
+  // Reads the model, the tokenizer and the data, tokenizes the data, and plans the run. Errors: kUsage, kBadData.
   explicit Trainer(Arguments arguments, Task task = Task::kTrain,
                    const Environment& environment = process_environment());
   // Constructs a Trainer as above, but for data and metrics that the program provides. Errors: those of the
@@ -232,12 +233,13 @@ class Trainer {
   // Continues from a checkpoint of save_checkpoint() or train() with the same model and optimizer: afterwards the loop
   // makes bit for bit the steps that it would have made without the interruption. Batches that were made before stay
   // valid. Returns lines for people about differences between this run and the one that saved the checkpoint. Errors:
-  // kUsage between forward_backward() and update(); kBadData for a folder that is no checkpoint, is damaged, or is of
-  // another model or optimizer. If the fault is found while tensors are read, weights and states return to those after
-  // start().
+  // kUsage between forward_backward() and update(); kBadData for a folder that is not a checkpoint, is damaged, or
+  // belongs to another model or optimizer. If the fault is found while tensors are read, weights and states return to
+  // those after start().
   std::vector<std::string> load_checkpoint(const std::string& folder);
 
-  // Weights by name, on every device. These calls allocate the memory of the run if necessary, as start() does.
+  // The functions below read and write weights by name, on every device. They allocate the memory of the run if
+  // necessary, as start() does.
   //
   // Returns all weights in the order of the model.
   std::vector<WeightInfo> weights() const;
@@ -257,7 +259,7 @@ class Trainer {
 
  private:
   struct Impl;
-  // Errors: kUsage if this Trainer was moved from.
+  // Returns the state of the Trainer. Errors: kUsage if this Trainer was moved from.
   Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };

@@ -36,14 +36,14 @@ bool is_first_rank(const Environment& environment);
 
 // The program whose variables tell this process its rank. `plimsoll train` sets the same variables as torchrun.
 enum class Launcher : uint8_t { kNone, kTorchrun, kOpenMpi, kSlurm };
-// Errors: as num_local_ranks().
+// Returns the program that started this process as a rank. Errors: as num_local_ranks().
 Launcher launcher_of(const Environment& environment);
 
 // Finds the checkpoints that runs have written into an output folder since an object of this class was constructed, so that a
 // program that starts runs can let a new one resume where a failed one ended. One thread at a time uses an object.
 class NewCheckpoints {
  public:
-  // Reads which checkpoints the folder has. It need not exist.
+  // Lists the checkpoints that the folder contains now. The folder need not exist.
   explicit NewCheckpoints(std::string output_dir);
   ~NewCheckpoints();
   NewCheckpoints(const NewCheckpoints&) = delete;
@@ -58,18 +58,19 @@ class NewCheckpoints {
   std::unique_ptr<Impl> impl_;
 };
 
-// The figures of one optimizer step, complete at the end of the step.
+// The figures of one optimizer step. They are complete when the step has ended.
 struct StepInfo {
-  int64_t step = 0;  // optimizer steps completed
+  int64_t step = 0;  // number of optimizer steps that are complete
   int64_t max_steps = 0;
-  double epoch = 0;          // progress through the data, in epochs
-  double loss = 0;           // mean over the real samples of this step
-  double z_loss = 0;         // the z-loss, which is a part of `loss`, with --z_loss_coef
-  double grad_norm = 0;      // the norm before clipping
-  double learning_rate = 0;  // used by this step
-  int64_t num_tokens = 0;    // real tokens of this step
+  double epoch = 0;          // position in the training data, counted in epochs
+  double loss = 0;           // mean over the samples of this step
+  double z_loss = 0;         // the part of `loss` that --z_loss_coef adds
+  double grad_norm = 0;      // norm of the gradients before clipping
+  double learning_rate = 0;  // learning rate of this step
+  int64_t num_tokens = 0;    // number of tokens, without padding
   int64_t num_sequences = 0;
-  int64_t num_rows_computed = 0;  // tokens of the buckets that ran: real tokens and the unused tail
+  // Number of tokens that were computed. A batch runs in a program with fixed sizes, whose unused end is computed too.
+  int64_t num_rows_computed = 0;
   // Time since the end of the previous step (for the first step: since the start of training). It excludes
   // evaluation and checkpoints and includes callbacks and logging. tokens_per_second in the log is computed
   // from the sum of these times.
@@ -145,21 +146,21 @@ class EarlyStopping : public Callback {
   int64_t evaluations_without_improvement_ = 0;
 };
 
-// The result of a run.
+// The result of a training run.
 struct TrainOutput {
   int64_t step = 0;
-  bool interrupted = false;  // request_stop() ended the run; the state is saved
+  bool interrupted = false;  // true if request_stop() ended the run; the state was then saved
   // True if the resumed run had already finished. In this case no step ran, the files in output_dir are
   // unchanged, and `metrics` describes the complete run.
   bool was_complete = false;
-  // Keys: train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
+  // The keys are train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
   MetricMap metrics;
   std::string last_checkpoint;
   std::string best_checkpoint;
   LogHistory log_history;
 };
 
-// The scores of one row. Predictions are in the order of the file.
+// The predicted scores of one row. Predictions are in the order of the file.
 struct Prediction {
   // One logit per label. For token classification, one per label for each word that the model read.
   std::vector<float> logits;
@@ -186,7 +187,8 @@ struct MemoryFigures {
   int64_t arena_written_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;
-  // VmHWM of the process; on a GPU NVML's figure without the memory of other processes
+  // On a CPU the peak resident memory of the process (VmHWM of Linux). On a GPU the memory that NVML reports, without
+  // that of other processes.
   int64_t measured_peak_bytes = 0;
 };
 

@@ -6,7 +6,7 @@
     trainer = pl.Trainer(model="minilm", args=pl.TrainingArguments("runs/mine", num_train_epochs=3), train_dataset=rows)
     trainer.train()
 
-Nothing but the standard library is needed; NumPy, pandas, polars, pyarrow, datasets and transformers are used if they are there.
+Only Python's standard library is needed. NumPy, pandas, polars, pyarrow, datasets and transformers are used if they are installed.
 """
 
 from ._callbacks import EvalPrediction, PredictionOutput, TrainerCallback, TrainerControl, TrainerState, TrainOutput

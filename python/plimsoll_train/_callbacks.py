@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 @dataclasses.dataclass
 class TrainerState:
-    """What a training has done so far."""
+    """The state of a training, which callbacks can read: steps, epochs, logs and metrics so far."""
 
     epoch: float = 0.0
     global_step: int = 0
@@ -41,7 +41,7 @@ class TrainerControl:
     should_log: bool = False
 
     def take_requests(self) -> List[str]:
-        """Returns the requests as the program reads them, and resets them."""
+        """Returns the names of the requests that are set, in the form that the program expects, and resets them."""
         requests = [name for name, is_set in (("stop", self.should_training_stop), ("evaluate", self.should_evaluate),
                                               ("save", self.should_save), ("log", self.should_log)) if is_set]
         self.should_save = self.should_evaluate = self.should_log = False

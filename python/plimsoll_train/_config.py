@@ -64,7 +64,7 @@ def _may_download(settings: Mapping[str, Any]) -> bool:
 
 
 def _downloaded_config(name: str, settings: Mapping[str, Any]) -> Optional[str]:
-    """Downloads the configuration. None if the hub has no such model or file, about which the run has its own message."""
+    """Downloads the configuration. Returns None if the hub has no such model or file; the run then reports the error itself."""
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name, re.ASCII) or not _may_download(settings):
         return None
     words: List[str] = ["download", name, "config.json", "--revision", _revision(settings), "--quiet"]

@@ -16,7 +16,7 @@ Row = Dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of NumPy, PyTorch, pandas or Arrow as a value that JSON has. Raises ValueError with the reason if there is none."""
+    """Converts a value of NumPy, PyTorch, pandas or Arrow to a type that JSON supports. Raises ValueError if that is not possible."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if hasattr(value, "item"):
         return _plain(value.item())
-    if type(value).__name__ == "NAType" or value != value:  # A missing value of pandas.
+    if type(value).__name__ == "NAType" or value != value:  # a missing value of pandas, or NaN
         return None
     if hasattr(value, "isoformat"):
         return value.isoformat()
@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 def _row_of(given: Mapping[Any, Any], place: str) -> Row:
-    """Returns a row with values that JSON has. Raises BadData with the place and the column."""
+    """Converts the values of a row to types that JSON supports. Raises BadData, with the row and the column, if that is not possible."""
     row: Row = {}
     for name, value in given.items():
         try:
@@ -60,7 +60,7 @@ def _row_of(given: Mapping[Any, Any], place: str) -> Row:
 
 
 def _line_of(row: Row, place: str) -> bytes:
-    """Returns a row as a line of JSON. Raises BadData for texts that UTF-8 cannot encode."""
+    """Formats a row as a line of JSON. Raises BadData for texts that UTF-8 cannot encode."""
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
     except UnicodeEncodeError as error:
@@ -96,18 +96,18 @@ def rows_of(data: Any) -> Iterator[Row]:
         if data and all(hasattr(part, "column_names") for part in data.values()):
             raise UsageError(f"this object has several data sets ({', '.join(data)}); pass one of them, such as data['train']")
         yield from _rows_of_columns(data)
-    elif hasattr(data, "features") and hasattr(data, "with_format"):  # datasets.Dataset
+    elif hasattr(data, "features") and hasattr(data, "with_format"):  # a datasets.Dataset
         plain = data.with_format(None)
         if not hasattr(plain, "__len__"):
             raise UsageError("an IterableDataset has no number of rows; pass a Dataset")
         for begin in range(0, len(plain), 1000):
             yield from _rows_of_columns(plain[begin:begin + 1000])
-    elif hasattr(data, "iter_rows"):  # polars
+    elif hasattr(data, "iter_rows"):  # a DataFrame of polars
         yield from data.iter_rows(named=True)
-    elif hasattr(data, "to_batches"):  # pyarrow
+    elif hasattr(data, "to_batches"):  # a table of pyarrow
         for batch in data.to_batches():
             yield from batch.to_pylist()
-    elif hasattr(data, "itertuples") and hasattr(data, "columns"):  # pandas
+    elif hasattr(data, "itertuples") and hasattr(data, "columns"):  # a DataFrame of pandas
         names = [str(name) for name in data.columns]
         for values in data.itertuples(index=False, name=None):
             yield dict(zip(names, values))
@@ -140,7 +140,7 @@ def class_names(data: Any, column: str) -> Optional[List[str]]:
 
 
 class WrittenData:
-    """A data set as a file. `labels`: the labels of its rows as they were given, or None for a row without one."""
+    """A data set that was written to a file. `labels` are the labels of the rows as they were given, with None for a row without one."""
 
     def __init__(self, path: str, label_column: Optional[str], labels: Optional[List[Any]], num_rows: int) -> None:
         self.path = path
@@ -160,7 +160,7 @@ def _label_column(row: Row, wanted: str) -> Optional[str]:
 
 
 def _named(label: Any, names: Sequence[str], place: str) -> Any:
-    """Returns the name of a class by its id. -1 is no class."""
+    """Converts the id of a class to its name. The id -1 means that there is no class, and gives None."""
     if isinstance(label, list):
         return [_named(item, names, place) for item in label]
     if isinstance(label, bool) or not isinstance(label, int):
@@ -196,7 +196,7 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
 
 
 def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:
-    """Returns labels as Trainer has them: ids of classes, numbers of a regression, or 0 and 1 per class of a multi-label task.
+    """Converts labels to the form of Trainer: ids of classes, numbers for a regression, or 0 and 1 per class for a multi-label task.
 
     The second value is true for tags of words.
     """

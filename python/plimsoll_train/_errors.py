@@ -34,7 +34,7 @@ class UsageError(PlimsollError, ValueError):
 
 
 class WillNotFit(PlimsollError, MemoryError):
-    """The plan needs more memory than the run may use. Nothing was allocated. The message has changes that need less."""
+    """The plan needs more memory than the run may use. Nothing was allocated. The message lists changes that need less memory."""
 
     exit_code = 3
 
@@ -52,7 +52,7 @@ class WillNotFit(PlimsollError, MemoryError):
 
     @property
     def cheapest(self) -> Optional[List[str]]:
-        """The first of them, or None: runs that train the same are listed first, the fastest first."""
+        """The first element of `fitting`, or None. Changes that keep the results of training are listed first, fastest first."""
         return self.fitting[0] if self.fitting else None
 
 

@@ -13,7 +13,7 @@ from ._errors import BadData, UsageError
 
 
 class Inputs:
-    """The model and the data sets of a Trainer as files in a temporary folder, which is removed with this object."""
+    """The model and the data sets of a Trainer as files in a temporary folder. The folder is removed when this object is deleted."""
 
     def __init__(self, model: Any, tokenizer: Any, train_dataset: Any, settings: Mapping[str, Any]) -> None:
         self.model = model
@@ -25,7 +25,8 @@ class Inputs:
         self._kept: List[Any] = []
         self._words: Optional[List[str]] = None
         self._num_files = 0
-        # True if the training data has labels that the model does not have.
+        # True if the training data has labels that the model does not have, so that the program creates a new
+        # classification head.
         self._has_other_labels = False
 
     @property
@@ -37,7 +38,7 @@ class Inputs:
         return os.path.join(self._scratch.name, f"{self._num_files}-{name}")
 
     def base_words(self) -> List[str]:
-        """Returns the words that name the model before training, and its tokenizer."""
+        """Returns the command-line arguments that name the tokenizer and the model before training."""
         if self._words is not None:
             return self._words
         words: List[str] = []
@@ -54,7 +55,7 @@ class Inputs:
         names = class_names(self.train_dataset, self.label_column)
         config = read_config(model, self._settings) if names is not None and model is not None else None
         if names is not None and config is not None and names_in_config(config) != names:
-            # The program takes the order of the classes from the configuration of the model.
+            # The program uses the order of the classes in the configuration of the model.
             config["id2label"] = {str(i): name for i, name in enumerate(names)}
             config["label2id"] = {name: i for i, name in enumerate(names)}
             config.pop("num_labels", None)
@@ -75,7 +76,7 @@ class Inputs:
         return words
 
     def _label_names(self, data: Any, trained: Optional[str]) -> Optional[List[str]]:
-        """Returns the names of integer labels: those of the data set, otherwise those of the model, or of the folder `trained`."""
+        """Returns the names of integer labels: those of the data set, otherwise those of the model (of `trained` if it is not None)."""
         if self._settings.get("problem_type") in ("regression", "multi_label_classification"):
             return None
         names = class_names(data, self.label_column)
@@ -85,13 +86,17 @@ class Inputs:
         return names if names is not None and len(names) > 1 else None
 
     def write(self, data: Any, name: str, trained: Optional[str] = None) -> WrittenData:
-        """Writes a data set, and one that cannot change only once. A path is used as it is. `trained`: the folder of the trained model, if there is one."""
+        """Writes a data set to a file. A path is not written but returned as it is, and a data set that cannot change is written only once.
+
+        `trained`: the folder of the trained model, or None before the training.
+        """
         if isinstance(data, (str, os.PathLike)):
             return WrittenData(os.fspath(data), None, None, 0)
         known = self._written.get(id(data))
         if known is not None and (hasattr(data, "with_format") or hasattr(data, "to_batches")):
             return known
-        # Lists and DataFrames may have changed since they were written.
+        # Other data sets, such as lists and DataFrames, may have changed since they were written, so they are written
+        # again.
         path = self.new_path(name) if known is None else known.path
         names = None if self._has_other_labels and trained is None else self._label_names(data, trained)
         try:
@@ -99,11 +104,12 @@ class Inputs:
         except BadData:
             if class_names(data, self.label_column) is not None or names is None:
                 raise
-            # The labels are not those of the model, so that the program makes a new head.
+            # The model does not have these labels, so they are written as they are, and the program creates a new
+            # classification head.
             self._has_other_labels = self._has_other_labels or data is self.train_dataset
             written = write_rows(data, path, self.label_column, None)
         self._written[id(data)] = written
         if known is None:
-            # The number of an object is its own only while the object exists.
+            # Keeps the object alive, because Python may give its id to another object once it is freed.
             self._kept.append(data)
         return written

@@ -41,7 +41,7 @@ def read_npy_as_lists(path: str) -> Any:
 
 
 def padded(rows: Any, starts: Any, fill: float = -100) -> Any:
-    """Returns rows of tokens as one row per sequence, filled up with `fill`, as Hugging Face's Trainer arranges them."""
+    """Converts rows of tokens to one row per sequence, padded with `fill` to the same length, as in Hugging Face's Trainer."""
     bounds = list(zip(list(starts)[:-1], list(starts)[1:]))
     longest = max((int(end) - int(begin) for begin, end in bounds), default=0)
     if isinstance(rows, list):

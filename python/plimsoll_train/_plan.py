@@ -19,7 +19,7 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 
 
 def bytes_of(size: Union[int, str]) -> int:
-    """Returns a number of bytes, of a number or of a text such as 16GiB."""
+    """Converts a size, which is a number or a text such as 16GiB, to a number of bytes."""
     if isinstance(size, int):
         return size
     text = size.strip().lower()
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """The memory of the run at its peak, with libraries and buffers."""
+        """The memory of the run at its peak, including that of libraries."""
         return int(self.data["total_bytes"])
 
     @property
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def purposes(self) -> Dict[str, int]:
-        """The bytes of each purpose at the peak."""
+        """The bytes of each purpose (such as weights and gradients) at the peak."""
         return dict(self.data["by_purpose"])
 
     @property
@@ -151,7 +151,7 @@ class Plan:
 
 
 class FitResult:
-    """The settings that fit into a memory, the fastest first. `rows` has a dict per row, `data` everything."""
+    """The settings with which a training fits, fastest first. `rows` has one dict for each; `data` is the JSON of `plimsoll fit`."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data: Dict[str, Any] = dict(data)
@@ -166,7 +166,7 @@ class FitResult:
         return next((row for row in self.rows if row["fits"]), None)
 
     def to_frame(self) -> Any:
-        """Returns the rows as a DataFrame of pandas or polars, with lists as texts."""
+        """Returns the rows as a DataFrame of pandas or polars, in which lists are converted to texts."""
         return _frame([{name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
                        for row in self.rows])
 
@@ -190,7 +190,7 @@ class FitResult:
 
 
 def remarks_of(text: str, kind: str) -> Tuple[str, ...]:
-    """Returns the warnings or notes in the messages of the program."""
+    """Returns the messages of one kind ("warning" or "note") in the output of the program."""
     return tuple(line[len(kind) + 2:] for line in text.splitlines() if line.startswith(kind + ": "))
 
 
@@ -210,7 +210,7 @@ def run_program(words: List[str]) -> Tuple[int, str, str]:
 
 @contextlib.contextmanager
 def model_words(model: Any) -> Iterator[List[str]]:
-    """Provides the words that name a model: a preset, a folder, a hub name, or a model or configuration of transformers."""
+    """Provides the command-line arguments for a model: a preset, a folder, a hub name, or a model or configuration of transformers."""
     if model is None:
         yield []
     elif isinstance(model, (str, os.PathLike)):

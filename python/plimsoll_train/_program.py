@@ -1,4 +1,4 @@
-"""Finds the program that does the work."""
+"""Finds the program `plimsoll`, which this package runs."""
 
 from __future__ import annotations
 

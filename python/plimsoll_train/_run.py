@@ -19,14 +19,14 @@ from ._program import program_path
 from ._settings import without_token
 
 Event = Dict[str, Any]
-# Takes an event and returns the reply, or None for an event that has none.
+# A function that receives an event and returns the reply, or None if the event needs no reply.
 Handler = Callable[[Event], Optional[Event]]
 
 _running: List["Tuple[subprocess.Popen[bytes], socket.socket]"] = []
 
 
 def _finite(value: Any) -> Any:
-    """Returns a value of a reply in which null replaces numbers that are not finite, which JSON does not have."""
+    """Replaces numbers that are not finite by None, because JSON cannot represent them."""
     if isinstance(value, dict):
         return {name: _finite(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
@@ -35,8 +35,8 @@ def _finite(value: Any) -> Any:
 
 
 def _stop(child: "subprocess.Popen[bytes]", ours: socket.socket) -> None:
-    """Lets a run save a checkpoint and end. It may wait for a reply, which will not come."""
-    # Other processes that inherited the socket would keep it open after close() alone.
+    """Asks a run to save a checkpoint and end. Closes the socket first, because the run may wait for a reply that will not come."""
+    # shutdown() also closes the connection in other processes that inherited the socket; close() alone would not.
     try:
         ours.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -48,7 +48,7 @@ def _stop(child: "subprocess.Popen[bytes]", ours: socket.socket) -> None:
 
 
 def _stop_children() -> None:
-    """Ends the runs of this process when it ends, for example in a thread that has not waited for them."""
+    """Ends all runs when this process ends, including those that a thread has started and not waited for."""
     for child, ours in list(_running):
         _stop(child, ours)
 
@@ -57,7 +57,7 @@ atexit.register(_stop_children)
 
 
 class Run:
-    """A run of the program. After run(): `plan`, `results` by split, `saved` checkpoints, `label_names`, `messages`."""
+    """A run of the program. run() sets the members `plan`, `results` (by split), `saved` (checkpoints), `label_names` and `messages`."""
 
     def __init__(self, words: List[str], handle: Optional[Handler] = None, replies: str = "none") -> None:
         self._words = words
@@ -71,7 +71,7 @@ class Run:
         self._end: Event = {}
 
     def run(self, allowed: tuple[int, ...] = (0,)) -> int:
-        """Runs the program to its end and returns its exit code. Raises the exception of other codes than those allowed.
+        """Runs the program to its end and returns its exit code. Raises the matching exception if the code is not one of those allowed.
 
         KeyboardInterrupt lets the run finish its step and save a checkpoint, and then raises Interrupted. If the handler raises, the
         run is stopped in the same way, and the exception of the handler is raised.
@@ -118,13 +118,14 @@ class Run:
         words = [program_path(), *self._words, "--event_fd", str(theirs.fileno())]
         if self._replies != "none":
             words += ["--event_replies", self._replies]
-        # In a session of its own, the program does not receive the Ctrl-C of the terminal as a second signal.
+        # The program runs in a new session, so that a Ctrl-C of the terminal reaches only this process and is not
+        # received twice.
         words, environment = without_token(words)
         return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                                 pass_fds=(theirs.fileno(),), env=environment)
 
     def _follow(self, child: "subprocess.Popen[bytes]", ours: socket.socket) -> Optional[BaseException]:
-        """Takes events until the program closes its end. Returns the first exception of the handler, or the interrupt."""
+        """Handles events until the program closes the socket. Returns the first exception of the handler, or a KeyboardInterrupt."""
         failure: Optional[BaseException] = None
         received = b""
         lines: Deque[bytes] = collections.deque()
@@ -139,7 +140,7 @@ class Run:
             except ConnectionError:
                 return failure
             except KeyboardInterrupt as error:
-                # A second signal stops the program at once.
+                # The first signal let the program save a checkpoint. A second signal stops it at once.
                 child.send_signal(signal.SIGINT)
                 failure = failure or error
                 continue
@@ -147,10 +148,11 @@ class Run:
             reply: Optional[Event] = None
             try:
                 reply = self._take(event, failure is None)
-            except (KeyboardInterrupt, Exception) as error:  # The run ends as after an interrupt.
+            except (KeyboardInterrupt, Exception) as error:  # the run ends as after a KeyboardInterrupt
                 child.send_signal(signal.SIGINT)
                 failure = failure or error
-            # After a signal, the program no longer waits. A reply without metrics could then count as that of the handler.
+            # After a signal the program no longer waits for a reply, and must not get one that lacks the handler's
+            # metrics.
             if "id" in event and failure is None:
                 try:
                     ours.sendall(json.dumps(_finite({**(reply or {}), "id": event["id"]}), allow_nan=False).encode() + b"\n")

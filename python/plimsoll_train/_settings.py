@@ -27,7 +27,7 @@ def known_settings() -> Dict[str, Dict[str, Any]]:
 
 
 def as_word(name: str, value: Any) -> str:
-    """Returns a value as the command line reads it."""
+    """Formats a value of a setting for the command line."""
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, (bool, str)):
@@ -52,7 +52,7 @@ def as_word(name: str, value: Any) -> str:
 
 
 def as_words(settings: Mapping[str, Any]) -> List[str]:
-    """Returns settings as words of the command line. Settings that are None are left out."""
+    """Formats settings as words of a command line. Settings that are None are omitted."""
     words: List[str] = []
     for name, value in settings.items():
         if value is not None:
@@ -61,7 +61,7 @@ def as_words(settings: Mapping[str, Any]) -> List[str]:
 
 
 def without_token(words: List[str]) -> Tuple[List[str], Dict[str, str]]:
-    """Returns the words without --token and its value, and the environment of this process with the token as HF_TOKEN. Every user of a
+    """Returns the command line without --token and its value, and the environment with the token as HF_TOKEN. Every user of a
     machine can read the command line of a process."""
     environment = dict(os.environ)
     if "--token" not in words:
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 def settings_of(arguments: Any) -> Dict[str, Any]:
     """Returns the settings of TrainingArguments, of transformers' TrainingArguments, of a dict, or of None.
 
-    Of transformers' object, the settings are returned that differ from the defaults of its class, and its interval of logging.
+    For transformers' object, these are the settings that differ from the defaults of its class, and logging_steps.
     """
     if arguments is None:
         return {}
@@ -147,19 +147,20 @@ def settings_of(arguments: Any) -> Dict[str, Any]:
         settings[name] = _plain(value)
     if not given.get("fsdp"):
         settings.pop("fsdp_config", None)
-    # Without it, the program logs twenty times per run.
+    # The interval is always passed, because the program would otherwise log twenty times per run.
     if "logging_steps" in given:
         settings["logging_steps"] = given["logging_steps"]
     return settings
 
 
-# Settings whose default transformers replaces by an empty value, and settings that have no effect and always a value.
+# Settings for which transformers replaces the default by an empty value, which does not mean that the user gave it; and
+# settings that always have a value and have no effect here.
 _COMPLETED_SETTINGS = ("activation_checkpointing", "gradient_checkpointing", "disable_tqdm", "report_to", "debug", "fsdp")
 _IGNORED_SETTINGS = ("output_dir", "accelerator_config", "logging_dir")
 
 
 def _defaults_of(arguments: Any) -> Dict[str, Any]:
-    """Returns the defaults of the fields of a dataclass. Making another object would reset the state of Accelerate."""
+    """Returns the defaults of the fields of a dataclass. It reads the fields, because creating an object would reset Accelerate's state."""
     if not dataclasses.is_dataclass(arguments):
         return {}
     return {field.name: _plain(field.default) for field in dataclasses.fields(arguments)
@@ -167,6 +168,6 @@ def _defaults_of(arguments: Any) -> Dict[str, Any]:
 
 
 def given_setting(arguments: Any, name: str, default: Optional[Any] = None) -> Any:
-    """Returns a setting of any kind of arguments."""
+    """Returns a setting of TrainingArguments (of this package or of transformers) or of a dict; `default` if it is None."""
     value = arguments.get(name) if isinstance(arguments, Mapping) else getattr(arguments, name, None)
     return default if value is None else _plain(value)

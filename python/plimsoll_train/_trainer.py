@@ -1,4 +1,4 @@
-"""Trainer: the interface of Hugging Face's Trainer, over the program."""
+"""A Trainer with the interface of Hugging Face's Trainer. It runs the program `plimsoll` as a child process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODEL_FILES = ("config.json", "generation_config.json", "model*.safetensors", "
 _TRAINING_SETTINGS = ("output_dir", "train_file", "validation_file", "test_file", "adapter_name_or_path", "use_rslora", "exclude_modules",
                       "layers_to_transform", "modules_to_save", "resume_from_checkpoint", "optimizer_in_backward", "html", "trace",
                       "profile", "nproc_per_node")
-# Sequences are stored without padding, so that these collators have nothing to do.
+# Sequences are stored without padding, so data collators that only add padding can be ignored.
 _PADDING_COLLATORS = ("DataCollatorWithPadding", "DataCollatorForTokenClassification", "DefaultDataCollator",
                       "default_data_collator")
 
@@ -58,7 +58,7 @@ class Trainer:
         self.state = TrainerState()
         self.control = TrainerControl()
         self.memory: Dict[str, Any] = {}
-        """The contents of memory.json of the last training: the memory that was planned and the memory that was held."""
+        """The contents of memory.json of the last training: the planned and the measured memory."""
         self._settings = settings_of(self.args)
         for name in ("do_train", "do_eval", "do_predict"):
             self._settings.pop(name, None)
@@ -66,7 +66,7 @@ class Trainer:
         self._plan: Optional[Plan] = None
         self._is_trained = False
 
-    # --- what the program is given
+    # --- the command lines of the program
 
     @property
     def _output_dir(self) -> str:
@@ -77,7 +77,7 @@ class Trainer:
         return self._settings.get("adapter_name_or_path") is not None or any(name.startswith("lora_") for name in self._settings)
 
     def _current_words(self) -> List[str]:
-        """Returns the words that name the model as it is now."""
+        """Returns the command-line arguments that name the model in its current state: before or after the training."""
         if not self._is_trained:
             adapter = self._settings.get("adapter_name_or_path")
             return [*self._inputs.base_words(), *(["--adapter_name_or_path", str(adapter)] if adapter else [])]
@@ -100,11 +100,11 @@ class Trainer:
             words += ["--validation_file", self._write(self.eval_dataset, "validation.jsonl").path]
         return words + as_words(self._settings)
 
-    # --- the interface
+    # --- public methods
 
     @property
     def plan(self) -> Plan:
-        """The plan of train(), made from the data before anything is allocated. Raises UsageError and BadData."""
+        """The plan of train(). It is made from the data, but nothing is allocated. Raises UsageError and BadData."""
         if self._plan is None:
             run = Run([*self._train_words(), "--dry_run"])
             run.run(allowed=(0, 3))
@@ -118,7 +118,7 @@ class Trainer:
         self.callbacks.append(callback() if isinstance(callback, type) else callback)
 
     def train(self, resume_from_checkpoint: Union[str, bool, None] = None) -> TrainOutput:
-        """Trains. Raises the exception of the exit code of the program, with its plan: WillNotFit, BadData and so on.
+        """Trains the model. If the program fails, raises the exception for its exit code, such as WillNotFit or BadData, with the plan.
 
         KeyboardInterrupt lets the run finish its step and save a checkpoint, and then raises Interrupted.
         """
@@ -144,7 +144,7 @@ class Trainer:
         return TrainOutput(self.state.global_step, metrics.get("train_loss", float("nan")), metrics)
 
     def evaluate(self, eval_dataset: Any = None, metric_key_prefix: str = "eval") -> Dict[str, float]:
-        """Evaluates the model as it is now. Returns the loss and the metrics."""
+        """Evaluates the current model. Returns the loss and the metrics."""
         data = self.eval_dataset if eval_dataset is None else eval_dataset
         if data is None:
             raise UsageError("evaluate: there is no data; pass eval_dataset to Trainer or to evaluate()")
@@ -167,7 +167,7 @@ class Trainer:
         return PredictionOutput(logits, None, metrics)
 
     def save_model(self, output_dir: Any = None) -> None:
-        """Copies the model as it is now into a folder, with its configuration and the files of its tokenizer."""
+        """Copies the current model into a folder, with its configuration and the files of its tokenizer."""
         target = self._output_dir if output_dir is None else os.fspath(output_dir)
         if not self._is_trained and not isinstance(self.model, (str, os.PathLike)):
             self.model.save_pretrained(target)
@@ -200,7 +200,7 @@ class Trainer:
 
     def _requests(self) -> Event:
         control = self.control
-        if not hasattr(control, "take_requests"):  # A control of transformers that a callback has returned.
+        if not hasattr(control, "take_requests"):  # a callback returned the TrainerControl of transformers
             known = TrainerControl(control.should_training_stop, False, control.should_save, control.should_evaluate, control.should_log)
             control = self.control = known
         return {"control": control.take_requests()}
@@ -273,7 +273,7 @@ class Trainer:
         if path is not None:
             with open(path, encoding="utf-8") as file:
                 self.memory = json.load(file)
-        # compute_metrics has read these files. They are kept if the settings ask for them.
+        # compute_metrics has read these files. They are removed, unless the settings ask for them.
         is_asked = str(self._settings.get("save_logits", False)).lower() in ("true", "1")
         names = ("eval_logits.npy", "eval_labels.npy", "eval_starts.npy")
         for name in names if self.compute_metrics is not None and not is_asked else ():
@@ -288,7 +288,7 @@ class Trainer:
     # --- evaluations and predictions
 
     def _settings_without_training(self) -> Dict[str, Any]:
-        """Returns the settings of an evaluation or a prediction, which need an existing adapter and read other files."""
+        """Returns the settings for an evaluation or a prediction: without those that only training uses or that create an adapter."""
         left_out = _TRAINING_SETTINGS if self._is_trained else (*_TRAINING_SETTINGS, "load_in_4bit", "load_in_8bit")
         return {name: value for name, value in self._settings.items() if name not in left_out and not name.startswith("lora_")}
 

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Measured and estimated milliseconds.
+// Milliseconds of the ops of one kind: measured, then estimated.
 using Times = std::pair<double, double>;
 
 void add_run(const std::string& folder, CpuCalibration& calibration) {

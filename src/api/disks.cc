@@ -17,11 +17,11 @@
 namespace plimsoll {
 namespace {
 
-// The size of each measured transfer: that of AdamW's moments in the largest update of a run.
+// The size of each measured transfer. It equals that of AdamW's moments in the largest update of a run.
 constexpr int64_t kMeasuredTransferBytes = int64_t{16} << 20;
 
-// Measures the transfers of a file: reads into one piece of memory, and writes from another one, so that a read and a write may
-// run at the same time.
+// Measures the transfer rates of a file. Reads and writes use different buffers in memory, so that both may run at the
+// same time.
 class MeasuredDisk {
  public:
   MeasuredDisk(std::unique_ptr<ScratchFile> file, int64_t file_bytes)
@@ -32,8 +32,8 @@ class MeasuredDisk {
 
   bool is_direct() const { return disk_.file().is_direct(); }
 
-  // Returns the rate of the median of three runs over the whole file in GB/s; one transfer of each direction is under way at a
-  // time.
+  // Returns the transfer rate in GB/s: the median of three passes over the whole file. With `reads` and `writes`, one
+  // block is read and another one is written at the same time.
   double median_rate(bool reads, bool writes) {
     std::array<double, 3> rates{};
     for (double& rate : rates) {
@@ -41,7 +41,8 @@ class MeasuredDisk {
       int64_t bytes = 0;
       for (size_t i = 0; i < count_; ++i) {
         if (reads) bytes += transfer(TransferDirection::kFromDisk, i);
-        // Writes are half a file away from reads, so that no block is read and written at the same time.
+        // The written block is half a file away from the block that is read at the same time, so that no block is read
+        // and written at once.
         if (writes) bytes += transfer(TransferDirection::kToDisk, (i + count_ / 2) % count_);
         disk_.wait_for_all();
       }
@@ -79,7 +80,7 @@ DiskBenchReport bench_disk(const std::string& folder, int64_t file_bytes, const 
   DiskBenchReport report{.file_bytes = bytes, .path = path};
   MeasuredDisk disk(files.create_scratch(join_path(folder, "plimsoll-bench-disk"), bytes), bytes);
   report.is_direct = disk.is_direct();
-  // Writing is measured first, because the first write of a block allocates it on the disk.
+  // The write rate is measured first, because the first write of a block allocates it on the disk.
   report.write_gb_per_s = disk.median_rate(false, true);
   report.read_gb_per_s = disk.median_rate(true, false);
   report.both_gb_per_s = disk.median_rate(true, true);

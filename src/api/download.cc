@@ -29,7 +29,7 @@ DownloadCallback& silent_callback() {
 
 }  // namespace
 
-// The objects that a download needs, in the order in which they use each other.
+// The objects that a download needs. Each one uses those before it.
 struct HubSession {
   HubSession(const DownloadRequest& request, const Environment& environment, DownloadCallback* callback)
       : pace(callback != nullptr ? *callback : silent_callback()),
@@ -53,7 +53,7 @@ struct HubSession {
 
 namespace {
 
-// Returns the base model that an adapter names, or "" for a folder that is no adapter's.
+// Returns the base model that an adapter names, or "" for a folder that does not contain an adapter.
 std::string base_of_adapter(FileSystem& files, const std::string& folder) {
   const std::string path = join_path(folder, kAdapterConfigFile);
   if (!files.status(path)) return {};
@@ -62,7 +62,7 @@ std::string base_of_adapter(FileSystem& files, const std::string& folder) {
   return base != config.end() && base->is_string() ? base->get<std::string>() : std::string();
 }
 
-// Downloads the models that one run names.
+// Downloads the models that the arguments of one run name.
 class RunDownloads {
  public:
   RunDownloads(const Arguments& arguments, RunCommand command, const Environment& environment,
@@ -87,8 +87,8 @@ class RunDownloads {
   }
 
  private:
-  // Downloads a model that is not present, and returns the base that the model names if it is an adapter. `may_be_preset`: if a preset
-  // has this name, nothing is downloaded.
+  // Downloads a model that is not present. Returns the base that it names if it is an adapter. With `may_be_preset`,
+  // nothing is downloaded if a preset (built-in model configuration) has this name.
   std::string find(const std::string& name, ModelParts parts, bool may_be_preset) {
     if (name.empty()) return {};
     if (files_.status(name)) return base_of_adapter(files_, name);
@@ -126,9 +126,10 @@ class RunDownloads {
     download->run();
   }
 
-  // Called if the download of a model failed. Throws the error if the download was interrupted or the arguments are wrong, and
-  // otherwise except in three cases in which the run continues without the download: this machine or its network failed, the cache has
-  // the model, or the name resembles that of a preset. The run has a better message for such a name and for a wrong path.
+  // Called if the download of a model failed. Throws the error, except in three cases in which the run continues
+  // without the download: this machine or its network failed, the cache has the model, or the name resembles that of a
+  // preset and is probably a typing error. In these cases the run itself either works or has a better message. If the
+  // download was interrupted or the arguments are wrong, the error is always thrown.
   void continue_without(const std::string& name, const std::string& snapshot, const Error& error) {
     if (error.code() == ErrorCode::kInterrupted || error.code() == ErrorCode::kUsage) throw error;
     const bool is_short = name.find('/') == std::string::npos;

@@ -1,6 +1,6 @@
-// The only place of the library that reads the environment of the process: the default of functions that look up
-// caches, so that a program finds models where Hugging Face's own tools keep them, and the variables with which a
-// launcher tells a process its rank.
+// Reads the environment of the process. No other file of the library does. The variables determine where caches are, so
+// that a program finds models where Hugging Face's own tools keep them, and tell a process that a launcher has started
+// its rank.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -17,14 +17,14 @@
 namespace plimsoll {
 namespace {
 
-// The variables that the functions of include/plimsoll use.
+// The environment variables that the functions declared in include/plimsoll use.
 constexpr const char* kVariables[] = {
     "HF_HOME",
     "HF_HUB_CACHE",
     "HUGGINGFACE_HUB_CACHE",
     "XDG_CACHE_HOME",
     "HOME",
-    // the hub
+    // downloads from the hub
     "HF_ENDPOINT",
     "HF_TOKEN",
     "HUGGING_FACE_HUB_TOKEN",
@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // torchrun's variables, of which other launchers use those with the address of the store of the ranks
+    // torchrun; with other launchers, the variables with the address of the ranks' store are used too
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -46,14 +46,14 @@ constexpr const char* kVariables[] = {
     "MASTER_ADDR",
     "MASTER_PORT",
     "TORCHELASTIC_USE_AGENT_STORE",
-    // Open MPI
+    // Open MPI's variables of a rank
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
-    // NCCL
+    // variables that change what NCCL does
     "NCCL_P2P_DISABLE",
-    // Slurm
+    // Slurm's variables of a rank
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -71,14 +71,16 @@ constexpr const char* kVariables[] = {
     "SLURM_NODELIST",
 };
 
-// Beginnings of the names of other variables that change what the program or a library under it does, for a report.
+// The prefixes of the names of further variables that a report lists, because they change what the program or a library
+// does.
 constexpr std::string_view kReportedPrefixes[] = {
     "PLIMSOLL_", "HF_",     "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "CUDA_",
     "NVIDIA_",   "CUBLAS",  "NCCL_",        "OMP_",          "GOMP_",         "ONEDNN_",
     "DNNL_",     "MALLOC_", "GLIBC_",       "CURL_",         "SSL_",
 };
 
-// Further names. libcurl reads the variables of proxies; some of them exist in both cases.
+// Further variables that a report lists. libcurl reads the variables of proxies, some of them in upper and in lower
+// case.
 constexpr std::string_view kReportedNames[] = {
     "LD_LIBRARY_PATH", "LD_PRELOAD", "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
     "ALL_PROXY",       "no_proxy",   "NO_PROXY",   "TMPDIR",      "TERM",        "NO_COLOR",
@@ -119,7 +121,8 @@ Environment process_environment() {
   for (const char* name : kVariables) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
-  // Services and containers are started without HOME; Python's tools use the password database too.
+  // The home directory comes from the password database if HOME is not set, as in services and containers. Python's
+  // tools do the same.
   if (!environment.contains("HOME")) {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
@@ -131,14 +134,16 @@ std::string shown_value(std::string_view name, std::string_view value) {
   if (is_secret(name)) return "(set)";
   constexpr std::string_view kScheme = "://";
   if (name.ends_with("_proxy") || name.ends_with("_PROXY")) {
-    // User and password of a proxy precede the last '@'. The scheme may be missing.
+    // In the address of a proxy, the user and the password precede the last '@'. The address may have no scheme such as
+    // http://.
     const size_t at = value.rfind('@');
     if (at == std::string_view::npos) return std::string(value);
     const size_t scheme = value.find(kScheme);
     const size_t kept = scheme < at ? scheme + kScheme.size() : 0;
     return std::string(value.substr(0, kept)).append(value.substr(at + 1));
   }
-  // In other addresses, a path may contain '@'.
+  // Values may be lists of addresses. The path of an address may contain '@', so the credentials are searched only
+  // between the scheme and the path.
   std::string shown;
   while (true) {
     const size_t scheme = value.find(kScheme);
@@ -161,7 +166,7 @@ Environment reported_variables() {
     const std::string_view name = text.substr(0, equals);
     if (!is_reported(name)) continue;
     std::string value = shown_value(name, text.substr(equals + 1));
-    // A report has one line per variable.
+    // Line breaks in a value are replaced, because a report has one line per variable.
     std::ranges::replace_if(
         value, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
     reported.emplace(name, std::move(value));

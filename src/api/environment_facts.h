@@ -16,38 +16,38 @@
 
 namespace plimsoll {
 
-// What the program was built with. CMake writes build_facts.cc, which has the values.
+// Properties of this build of the program. CMake writes build_facts.cc, which contains the values.
 struct BuildFacts {
-  std::string_view version;             // of Plimsoll
-  std::string_view compiler;            // "GNU 12.2.0"
-  std::string_view type;                // CMake's build type
-  std::string_view sanitizer;           // "" without one
+  std::string_view version;             // version of Plimsoll
+  std::string_view compiler;            // name and version of the compiler: "GNU 12.2.0"
+  std::string_view type;                // build type of CMake, such as "Release"
+  std::string_view sanitizer;           // sanitizers of the build; "" if there are none
   std::string_view cuda;                // version of the CUDA toolkit; "" for a program without CUDA
-  std::string_view cuda_architectures;  // "80-real, 90-real"
-  bool has_arrow;                       // reads Parquet and Arrow files
+  std::string_view cuda_architectures;  // architectures for which CUDA code was built: "80-real, 90-real"
+  bool has_arrow;                       // true if the program can read Parquet and Arrow files
 };
 
 BuildFacts build_facts();
 
 struct SystemFacts {
-  std::string kernel = {};        // "Linux 6.1.0"
-  std::string architecture = {};  // "x86_64"
+  std::string kernel = {};        // name and version of the kernel: "Linux 6.1.0"
+  std::string architecture = {};  // such as "x86_64"
   std::string distribution = {};  // PRETTY_NAME of os-release; "" if the system has none
-  std::string c_library = {};     // "glibc 2.36"
+  std::string c_library = {};     // name and version of the C library: "glibc 2.36"
 };
 
 struct ProcessorFacts {
   std::string name = {};
   CpuIsa isa = CpuIsa::kBaseline;
-  std::vector<std::string> flags = {};  // those of the CPU's flags that matter for products
-  int num_processors = 0;               // of the machine
+  std::vector<std::string> flags = {};  // instruction sets of the CPU that matrix products can use
+  int num_processors = 0;               // number of processors of the machine
   std::vector<int> usable = {};         // processors that this process may use
-  std::optional<double> cgroup_limit =
-      {};                // processors whose time the control group allows; empty without a limit
-  int thread_limit = 0;  // the most threads of one loop
+  // Number of processors whose time the control group permits this process to use; empty without a limit.
+  std::optional<double> cgroup_limit = {};
+  int thread_limit = 0;  // largest number of threads that a parallel loop uses
 };
 
-// A library that is opened when it is needed.
+// A library that is opened at run time when it is needed.
 struct LibraryFacts {
   std::string name = {};
   std::string purpose = {};
@@ -55,15 +55,16 @@ struct LibraryFacts {
 };
 
 struct GpuFacts {
-  std::string driver = {};       // "" without a driver
+  std::string driver = {};       // version of the driver; "" without a driver
   std::optional<int> cuda = {};  // the latest version of CUDA that the driver supports
-  std::string why_no_gpu = {};   // as a part of a sentence; "" if there are GPUs
+  // the reason why no GPU is reported, as a part of a sentence; "" if there are GPUs
+  std::string why_no_gpu = {};
   std::vector<GpuSample> gpus = {};
 };
 
 struct CacheFolder {
   std::string holds = {};
-  std::string path = {};  // "" if the environment defines none
+  std::string path = {};  // path of the folder; "" if the environment defines none
   bool exists = false;
 };
 
@@ -82,11 +83,12 @@ struct EnvironmentFacts {
   std::vector<CacheFolder> caches = {};
 };
 
-// Returns the variables of this process that change what Plimsoll or a library under it does. Values of secrets are replaced by "(set)",
-// and credentials in addresses are removed. Implemented in environment.cc, the only file that reads the environment.
+// Returns the variables of this process that change what Plimsoll or a library under it does. Values of secrets are
+// replaced by "(set)", and credentials in addresses are removed. This function is in environment.cc, because no other
+// file of the library may read the environment.
 Environment reported_variables();
 
-// Returns the value of a variable as a report may show it. `name` decides if the value is a secret.
+// Returns the value of a variable as a report may show it. If `name` is that of a secret, the value is hidden.
 std::string shown_value(std::string_view name, std::string_view value);
 
 // Formats the report for people. Ends with a newline.

@@ -44,7 +44,8 @@ SystemFacts system_facts() {
   return facts;
 }
 
-// Returns the flags of the first processor. Linux takes long to write the entries of many processors, so only the first one is read.
+// Returns the flags of the first processor in /proc/cpuinfo. Only the first one is read, because Linux takes long to
+// write the entries of many processors.
 std::string first_cpu_flags() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -213,7 +214,7 @@ std::string environment_json(const EnvironmentFacts& facts) {
       {"loader_folders", facts.loader_folders},
       {"variables", facts.variables},
       {"caches", std::move(caches)}};
-  // Variables and paths may contain bytes that are no UTF-8.
+  // Variables and paths may contain bytes that are not valid UTF-8. They are replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

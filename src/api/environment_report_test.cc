@@ -25,7 +25,7 @@ TEST(EnvironmentReport, JsonHasTheFieldsOfTheText) {
   EXPECT_EQ(json["caches"][1]["exists"], false);
   ASSERT_EQ(json["libraries"].size(), 7u);
   for (const auto& library : json["libraries"]) {
-    // Either the library was found, or the report has the names under which it was searched.
+    // Each library must either have been found, or the report must contain the names under which it was searched.
     EXPECT_TRUE(library["file"].is_string() || !library["tried"].empty()) << library;
     EXPECT_NE(report.text.find(library["name"].get<std::string>()), std::string::npos);
     if (library["file"].is_string()) {

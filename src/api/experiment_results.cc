@@ -1,4 +1,4 @@
-// Reads the files that runs of experiments wrote, and makes the texts of their table.
+// Reads the files that runs of experiments have written, and converts the table of experiments to texts.
 #include <fmt/chrono.h>
 
 #include <algorithm>
@@ -21,12 +21,13 @@
 namespace plimsoll {
 namespace {
 
-// Returns the samples per second between the first record at a third of the steps or later and the last one; 0 if there are
-// fewer than two such records.
+// Returns the samples per second of the last two thirds of the steps: from the first log record after a third of the
+// steps to the last record. Returns 0 if there are fewer than two such records.
 double steady_samples_per_s(const std::string& path, double samples_per_step) {
   constexpr int64_t kMost = int64_t{256} << 20;
   const std::string text = read_text_file(posix_file_system(), path, kMost);
-  std::vector<std::pair<double, double>> points;  // step, seconds
+  // for each log record, the step and the seconds since the start
+  std::vector<std::pair<double, double>> points;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const LogRecord record = parse_log_line(std::string_view(text).substr(at, end - at));
@@ -58,7 +59,8 @@ std::string date_of(const std::string& path) {
   return utc_text(std::chrono::time_point_cast<std::chrono::system_clock::duration>(time));
 }
 
-// Returns the device of a run on this machine. A plan may be for a CPU of another machine and name none.
+// Returns the device of a run on this machine. For a CPU it is not taken from the plan, which may be for a CPU of
+// another machine and then contains no name.
 std::string device_of(const nlohmann::json& request) {
   if (!request.at("gpu").is_null()) return request.at("device");
   constexpr std::string_view kBegin = "device ";
@@ -90,7 +92,7 @@ ExperimentFigures read_experiment(const std::string& folder) {
         .is_calibrated = plan.at("estimate").at("is_calibrated"),
         .date = date_of(join_path(folder, "train_results.json")),
         .evaluation = {}};
-    // A run of one or two steps has no steady state, so the mean over the whole run is used.
+    // A run of one or two steps has too few records for a steady speed, so the mean over the whole run is used.
     if (figures.samples_per_s <= 0) figures.samples_per_s = results.at("train_samples_per_second");
     const std::string evaluation_path = join_path(folder, "eval_results.json");
     if (!posix_file_system().status(evaluation_path)) return figures;

@@ -15,7 +15,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// One option with its values, as on a command line.
+// One command-line option with its values.
 struct Option {
   std::string name;
   Words words;
@@ -32,7 +32,7 @@ std::vector<Option> options_of(const Words& words) {
   return options;
 }
 
-// Returns `words` and then `more`; an option in both keeps the position of the first and the value of the second.
+// Returns the options of both lists. If an option is in both, it has its position in `words` and its value in `more`.
 Words merged(const Words& words, const Words& more) {
   std::vector<Option> options = options_of(words);
   for (Option& option : options_of(more)) {
@@ -51,7 +51,8 @@ Words merged(const Words& words, const Words& more) {
   return all;
 }
 
-// Returns a name for a folder: characters other than letters and digits become one '-'.
+// Converts the name of a row to a name for its folder: each sequence of characters other than letters and digits
+// becomes one '-'.
 std::string key_of(std::string_view name) {
   std::string key;
   for (const char c : name) {
@@ -66,14 +67,15 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-// Steps of a row on a GPU. The speed is that of the last two thirds (steady_samples_per_s): 30 steps with a batch of 4, and
-// 18 steps with a batch of 32, which take longer.
+// Number of steps of a row on a GPU. The speed is measured over the last two thirds (steady_samples_per_s()): over 30
+// steps with a batch of 4, and over 18 steps with a batch of 32, which takes longer per step.
 constexpr const char* kGpuSteps = "50";
 constexpr const char* kGpuStepsOfLargeBatch = "30";
 constexpr const char* kAllSamples = "-1";
 
-// Returns the arguments of all rows: random ids, as in the documents, no checkpoints, and a log that shows the steady
-// state. The learning rate is small so that no optimizer diverges on random labels.
+// Returns the arguments of all rows: random token ids, as in Hugging Face's documents, no checkpoints, and ten log
+// records per run, so that the steady speed can be computed. The learning rate is small so that no optimizer
+// diverges on random labels.
 Words common_words(ExperimentDevice device) {
   const bool on_gpu = device == ExperimentDevice::kGpu;
   return {"--config_name",
@@ -104,7 +106,8 @@ Words common_words(ExperimentDevice device) {
           "True"};
 }
 
-// A row of the table. `methods`: the methods that the row uses. Rows with a single method appear in the summary.
+// A row of the table. `methods` names the methods that the row uses. Rows with a single method appear in the summary of
+// the table.
 struct Row {
   std::string name;
   Words methods;
@@ -114,7 +117,8 @@ struct Row {
 const Words kSplit{"--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4"};
 const Words kCheckpointing{"--gradient_checkpointing", "True"};
 
-// Returns the nine rows of the documents, in their order. `half`: fp16, or the type that replaces it.
+// Returns the nine rows of Hugging Face's page on training on one GPU, in its order. `half` is fp16, or the type that
+// replaces it.
 std::vector<Row> document_rows(const std::string& half) {
   const Words option{"--" + half, "True"};
   const Words small = merged(kSplit, kCheckpointing);
@@ -247,7 +251,7 @@ Words split_values(std::string_view values, std::string_view sweep) {
   return parts;
 }
 
-// Returns the arguments for each value of "NAME=VALUE,VALUE".
+// Returns one list of arguments for each value of a sweep "NAME=VALUE,VALUE".
 std::vector<Words> values_of(const std::string& sweep) {
   const size_t equals = sweep.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == sweep.size()) {
@@ -265,8 +269,8 @@ std::vector<Words> values_of(const std::string& sweep) {
                 name);
   }
   const std::string_view text = std::string_view(sweep).substr(equals + 1);
-  // For a setting whose values are lists, a comma may separate two values of the sweep or two elements of one list.
-  // The user has to say which.
+  // If the values of a setting are lists, a comma could separate two values of the sweep or two elements of one list.
+  // The user must therefore separate the values of the sweep by ';'.
   const bool has_commas_of_its_own = info->type == "list" || info->type == "key=value";
   if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
       text.find(';') == std::string_view::npos) {
@@ -308,7 +312,7 @@ std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t nu
   const bool on_gpu = device == ExperimentDevice::kGpu;
   PLIMSOLL_CHECK(num_ranks >= 2, "experiments with several ranks need at least 2 ranks, but got {}",
                  num_ranks);
-  // The batch and the number of steps are those of the page, whose texts are replaced by random ones.
+  // The batch size and the number of steps are those of Hugging Face's page. Random ids replace its texts.
   const int64_t num_samples = on_gpu ? 200 * 4 * num_ranks : 16 * 4 * num_ranks;
   const Words gpt2{"--config_name",      "gpt2", "--problem_type",   "causal_lm",
                    "--dummy_seq_length", "1024", "--max_seq_length", "1024"};

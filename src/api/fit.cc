@@ -49,7 +49,8 @@ std::vector<std::string> card_names() {
   return names;
 }
 
-// Returns the short form of a reason: "no TF32" for "t4 has no TF32 (a GPU of ...); leave it out".
+// Returns the short form of the reason why a card cannot use a method: "no TF32" for "t4 has no TF32 (a GPU of ...);
+// leave it out".
 std::string short_reason(std::string reason, const std::string& device) {
   for (const std::string& beginning : {device + " ", std::string("has ")}) {
     if (reason.starts_with(beginning)) reason.erase(0, beginning.size());
@@ -57,14 +58,15 @@ std::string short_reason(std::string reason, const std::string& device) {
   return reason.substr(0, std::min(reason.find(" ("), reason.find(';')));
 }
 
-// Appends the texts that are not in the list yet. The cards of a comparison have mostly equal remarks.
+// Appends the texts that the list does not contain yet. When cards are compared, most of their warnings and notes are
+// equal.
 void add_new(std::vector<std::string>& texts, const std::vector<std::string>& more) {
   for (const std::string& text : more) {
     if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
   }
 }
 
-// A run on a device, and the methods that it can use.
+// A device to search for, the run on it, and the methods that it can use.
 struct AskedDevice {
   std::string device = {};
   RunSpec run = {};
@@ -144,8 +146,8 @@ class Fit {
     return names;
   }
 
-  // Returns a note for the user about cards that a plan can be made for but on which this release does not run: those that
-  // `--device all` leaves out, or those that the user named.
+  // Returns a note about cards that a plan can be made for but on which this release does not run. They are those that
+  // the user named, or, with `--device all`, those that were left out.
   std::string plan_only_text() const {
     const bool is_all = options_.devices == std::vector<std::string>{"all"};
     std::vector<std::string> names;
@@ -174,7 +176,8 @@ class Fit {
     run.arguments.recompute_budget = arguments.recompute_budget;
     run.facts.evaluate = evaluates_;
     run.facts.lengths = SequenceLengths::kAllLongest;
-    // The only data that `fit` reads is random data, whose lengths are known for every batch size.
+    // If the run has data, it is random data, because `fit` reads no other. Its lengths are known for every batch size,
+    // so the CUDA graphs that would be captured can be counted.
     if (setup.data.train && run.facts.device.is_gpu()) {
       run.facts.captured.count = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);
@@ -200,7 +203,7 @@ class Fit {
 
   FitQuestion question() const {
     FitQuestion question{.effective_batch = effective_, .longest = length_, .most_tokens = most_tokens_};
-    // If cards are compared, each card needs only its fastest row.
+    // In a comparison of cards, only the fastest row of each card is needed.
     if (compares_cards()) {
       question.num_answers = 1;
       question.of_each_effect = false;
@@ -210,7 +213,7 @@ class Fit {
     return question;
   }
 
-  // A card on which the arguments themselves are refused does not end the comparison with others.
+  // If the arguments are refused for one card, the comparison continues with the other cards.
   void search_card(const std::string& device) {
     const bool has_others = compares_cards() && devices().size() > 1 && find_gpu_target(device);
     try {
@@ -252,7 +255,7 @@ class Fit {
     }
   }
 
-  // Adds the run that needs the least memory.
+  // No set of methods fits, so this adds the row with the set of methods that needs the least memory.
   void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
     const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
     if (!smallest) return;
@@ -303,7 +306,7 @@ class Fit {
     refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
   }
 
-  // Returns a line per reason; cards with the same reason share a line.
+  // Returns the methods that cannot be used: a line per reason, with the cards to which the reason applies.
   std::string refused_text() const {
     std::string text;
     std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;
@@ -359,14 +362,14 @@ class Fit {
     for (FitRow& row : others) row.tie += priced.empty() ? 0 : priced.back().tie;
   }
 
-  // Returns the memory that a run may take: the limit, or --recompute_budget if it is smaller.
+  // Returns the number of bytes that a run may use: the memory limit, or --recompute_budget if it is smaller.
   int64_t allowed_bytes() const {
     const int64_t limit = limit_bytes_.value_or(0);
     return std::min(limit, base_.recompute_budget.value_or(limit));
   }
 
-  // Returns advice for the error that no set of methods fits into the memory: it suggests methods that the search
-  // did not try, or a run without gradient clipping, if these need less memory than `needed`.
+  // Returns advice for the case that no set of methods fits into the memory. It suggests methods that the search did
+  // not try, or a run without gradient clipping, if these need less memory than `needed`.
   std::string what_else_is_there(const std::string& device, int64_t needed) {
     std::string text;
     const auto note = [&](const std::string& how, const AskedDevice& asked_device,
@@ -434,10 +437,10 @@ class Fit {
   std::string label_;
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
-  // Methods by device and reason.
+  // For each device and each reason, the methods that cannot be used.
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
-  std::optional<Error> unable_;  // the first refusal of a card whose run is refused
-  // Per device: how much the last row that was added changes the run. Rows that tie are ordered by it.
+  std::optional<Error> unable_;  // the first error of a card for which the arguments were refused
+  // For each device, the extent to which the last added row changes the training. Rows that are a tie are sorted by it.
   std::map<std::string, ExtentOfChange> extents_;
   size_t num_methods_ = 0;
   double plan_ms_ = 0;

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMostGpus = 65536;
 constexpr int64_t kGpusOfMachine = 8;
 
-// Returns the number of sequences per optimizer step of all GPUs, at most kMostEffective per GPU.
+// Returns the number of sequences per optimizer step of all GPUs. It may be at most kMostEffective per GPU.
 int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base) {
   const int64_t most = kMostEffective * options.gpus;
   const auto is_possible = [&](int64_t sequences) { return sequences >= 1 && sequences <= most; };
@@ -37,7 +37,7 @@ int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base)
     throw_error(ErrorCode::kUsage, "--train_batch_size {}: expected 1 to {} sequences for {}",
                 *base.train_batch_size, most, counted(options.gpus, "GPU"));
   }
-  // Each factor is below 2^31, so that the product of two fits into 64 bits.
+  // Both factors are below 2^31, so their product fits into 64 bits.
   const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
   if (of_one_gpu <= kMostEffective) return of_one_gpu * options.gpus;
   throw_error(
@@ -65,7 +65,8 @@ RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {
   return question;
 }
 
-// Returns the commands that start a run: with one machine this program starts the processes, otherwise torchrun or srun does.
+// Returns the commands that start a run. On one machine, `plimsoll train` starts the processes itself; on several
+// machines, torchrun or srun does.
 std::vector<std::string> commands_of(const RankQuestion& question, const std::string& words) {
   const int64_t local = question.ranks_per_machine;
   const int64_t machines = question.ranks / local;
@@ -100,13 +101,14 @@ RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const 
           .commands = commands_of(question, fmt::format("{} {}", words, fmt::join(answer.arguments, " ")))};
 }
 
-// Returns the text without its digits, so that reasons that differ only in numbers can be found equal.
+// Returns the text without digits. Two reasons that differ only in numbers are then equal.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
   return text;
 }
 
-// Returns the refusals; divisions whose reasons differ only in their numbers share the first reason.
+// Converts the refusals of the search. Refusals whose reasons differ only in numbers are joined to one, with the first
+// reason.
 std::vector<RankFitRefusal> refusals_of(const std::vector<RankRefusal>& refused) {
   constexpr int kMostNamed = 3;
   std::vector<RankFitRefusal> refusals;

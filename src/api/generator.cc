@@ -36,11 +36,11 @@ void set_if(const std::optional<Value>& given, To& setting) {
   if (given) setting = *given;
 }
 
-// Returns the settings of the folder's generation_config.json, with those that the arguments state instead.
+// Returns the settings of generation_config.json in the folder of the model. Settings in the arguments replace them.
 GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup, FileSystem& files) {
   GenerationSettings settings;
   const ModelConfig& config = setup.model.config;
-  // transformers takes these tokens from config.json if there is no generation_config.json.
+  // transformers takes the end tokens from config.json if there is no generation_config.json.
   const Json model = config.source.json.empty() ? Json::object() : Json::parse(config.source.json);
   Json tokens = Json::object();
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) {
@@ -76,7 +76,8 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
           ErrorCode::kUsage,
           "--stop_strings needs a tokenizer, and random prompts (--dataset_name dummy) have none; leave "
           "one of them out");
-    // Every text has max_new_tokens tokens, so that the work does not depend on the weights.
+    // All random prompts are continued by exactly max_new_tokens tokens, so that the amount of work does not depend on
+    // the weights.
     settings.eos_token_ids.clear();
     settings.stop_strings.clear();
   }
@@ -85,7 +86,7 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   return settings;
 }
 
-// Returns the prompts of --dataset_name dummy.
+// Returns the random prompts that --dataset_name dummy requests.
 std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, const ModelConfig& config) {
   const Dataset data = make_dummy_dataset(dummy_options(arguments, config));
   std::vector<std::vector<int32_t>> prompts;
@@ -96,7 +97,8 @@ std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, con
   return prompts;
 }
 
-// Returns the sizes of a plan for prompts of these lengths. Requires: there is a length, and each is at least 1.
+// Returns the sizes for which the generation is planned if the prompts have these lengths. Requires: there is at least
+// one length, and each is at least 1.
 GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& setup,
                          std::span<const int64_t> lengths) {
   GenerationSizes sizes{.sequences_per_prompt = sequences_per_prompt(settings),
@@ -112,8 +114,8 @@ GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& set
   return sizes;
 }
 
-// Calls work(), which handles prompt i (from 0). If there are several prompts, the message of an error gets the number of the
-// prompt.
+// Calls work(), which handles prompt i (from 0). If there are several prompts, the number of the prompt is added to the
+// message of an error.
 template <typename Work>
 void with_number(size_t i, size_t num_prompts, const Work& work) {
   try {
@@ -131,7 +133,8 @@ int64_t length_with_room(const GenerationSettings& settings, const RunSetup& set
   return std::max<int64_t>(1, std::min(room, at_most));
 }
 
-// Sets the function with which plans of this run compute their sizes for another number of beams, or of texts per prompt.
+// Sets the function that computes the sizes of a plan for another number of beams or of texts per prompt, for the
+// comparison in the report.
 void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) {
   const GenerationSizes sizes = setup->generation;
   const bool is_gpu = setup->device.options.is_gpu();
@@ -146,8 +149,8 @@ void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) 
   };
 }
 
-// Returns the memory and speed with other numbers of beams, or of texts per prompt: those of the plan itself, and of 1, 2, 4 and
-// 8 if the settings allow them.
+// Returns the memory and the speed for other numbers of beams or of texts per prompt: 1, 2, 4 and 8 if the settings
+// allow them, and the number of this plan.
 std::vector<BeamCost> plan_beams(const Plan& plan, const RunSpec& run, const GenerationSettings& settings) {
   const int64_t own = plan.request.generation.sizes.sequences_per_prompt;
   const int64_t most = max_num_beams(settings, run.facts.model.vocab_size);
@@ -161,7 +164,7 @@ std::vector<BeamCost> plan_beams(const Plan& plan, const RunSpec& run, const Gen
   return beam_costs(run, std::vector<int64_t>(numbers.begin(), numbers.end()));
 }
 
-// Makes the report of a plan that generates texts.
+// Returns the report of a plan that generates texts.
 PlanReport report_of(const Plan& plan, const RunSetup& setup, const GenerationSettings& settings,
                      Savings savings, const Environment& environment) {
   std::vector<BeamCost> beams;
@@ -190,7 +193,8 @@ std::string_view end_name(TextEnd end) {
 
 namespace {
 
-// Returns the messages of a prompt of --chat: a JSON list of messages, or else one message of the user.
+// Converts a prompt of --chat to a list of messages. The prompt is a JSON list of messages, or else the text of one
+// message of the user.
 std::vector<ChatMessage> chat_of(const std::string& prompt) {
   const Json list = Json::parse(prompt, nullptr, false);
   const bool is_list = list.is_array() && !list.empty() &&
@@ -214,7 +218,7 @@ struct Generator::Impl {
   const RunSetup& setup() const { return texts->session().setup(); }
   const Tokenizer& tokenizer() const { return *setup().tokenizer.tokenizer; }
 
-  std::optional<ChatTemplate> chat_template;  // set with --chat
+  std::optional<ChatTemplate> chat_template;  // set if --chat is given
 
   std::vector<int32_t> encode(const Tokenizer& of_run, const std::string& text) const {
     if (const size_t at = find_invalid_utf8(text); at < text.size()) {
@@ -228,7 +232,8 @@ struct Generator::Impl {
     return of_run.encode(chat.text, {.special_tokens = SpecialTokens::kOmit}).ids;
   }
 
-  // Lets the token that ends a turn of the chat template end a text, as the tokens of generation_config.json do.
+  // Adds the token that ends a turn in the chat template to the tokens that end a text, which come from
+  // generation_config.json.
   void use_chat_template(const Arguments& arguments, const TokenizerSource& source) {
     if (draws_prompts(arguments))
       throw_error(ErrorCode::kUsage,
@@ -240,8 +245,8 @@ struct Generator::Impl {
     if (end && std::ranges::find(ends, *end) == ends.end()) ends.push_back(*end);
   }
 
-  // The text is what the new tokens add to the text of the prompt, as in transformers' pipeline: a decoder may join a token to the one
-  // before it.
+  // The text of a continuation is the difference between the decoded text with and without the new tokens, as in
+  // transformers' pipeline: a decoder may join a token to the one before it.
   Continuation continuation_of(const std::vector<int32_t>& prompt, const GeneratedText& text) const {
     Continuation result{
         .text = {}, .tokens = text.tokens, .end = std::string(end_name(text.end)), .score = text.score};
@@ -307,7 +312,7 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         for (size_t i = 0; i < prompts.size(); ++i) {
           with_number(i, prompts.size(), [&] {
             impl_->prompts.push_back(impl_->encode(*of_run.tokenizer.tokenizer, prompts[i]));
-            if (impl_->prompts.back().empty()) return;  // generate() reports the empty prompt
+            if (impl_->prompts.back().empty()) return;  // An empty prompt is reported later, by generate().
             lengths.push_back(std::ssize(impl_->prompts.back()));
             static_cast<void>(
                 max_new_tokens(impl_->settings, lengths.back(), of_run.model.config.max_position_embeddings));
@@ -319,7 +324,8 @@ Generator::Generator(const Arguments& given, std::vector<std::string> prompts, i
         if (longest_prompt > 0) lengths.push_back(longest_prompt);
         if (lengths.empty()) lengths.push_back(length_with_room(impl_->settings, of_run, kAnyLength));
         GenerationSizes sizes = sizes_of(impl_->settings, of_run, lengths);
-        // Prompts that are passed to generate() later run one at a time, so without prompts the plan has room for one.
+        // A plan without prompts has room for one prompt at a time, because prompts that are passed to generate() later
+        // run one after the other.
         sizes.prompts_at_once = std::clamp<int64_t>(std::ssize(impl_->prompts), 1, sizes.prompts_at_once);
         return sizes;
       });
@@ -435,7 +441,7 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
 
 namespace {
 
-// Returns the prompt of a row: the text "prompt", or with --chat a list of messages.
+// Returns the prompt in a row of the file: the value of "prompt", or with --chat a list of messages.
 std::optional<std::string> prompt_of(const Json& row, PromptForm form) {
   if (!row.is_object()) return std::nullopt;
   for (const char* key : {"messages", "conversations", "prompt"}) {

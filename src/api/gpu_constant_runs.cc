@@ -1,4 +1,5 @@
-// Computes the memory that a process holds on a GPU in addition to its arena, from runs that were alone on the card.
+// Computes the memory that a process holds on a GPU outside its arena, from measured runs during which no other process
+// used the card.
 #include <fmt/chrono.h>
 
 #include <chrono>
@@ -15,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns "NVIDIA H200" for "cuda:0, NVIDIA H200".
+// Returns the name of the card: "NVIDIA H200" for "cuda:0, NVIDIA H200".
 std::string card_of(const std::string& device) {
   const size_t comma = device.find(", ");
   if (!device.starts_with("cuda:") || comma == std::string::npos)

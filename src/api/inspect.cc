@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A description for people and for programs.
+// A description as text for people and as JSON for programs.
 struct Described {
   std::string text = {};
   OrderedJson json = OrderedJson::object();
@@ -75,7 +75,7 @@ std::string count_lines(const std::vector<std::string>& names, const std::vector
   return text;
 }
 
-// Returns a text on what training learns from the column of labels, and adds the same to `json`.
+// Describes the labels that training would find in the column of labels: returns text, and adds the same to `json`.
 std::string label_text(const TextSplit& split, const InspectOptions& options, OrderedJson& json) {
   LabelOptions wanted;
   if (!options.problem_type.empty()) wanted.kind = parse_task(options.problem_type).labels;
@@ -111,7 +111,8 @@ std::string label_text(const TextSplit& split, const InspectOptions& options, Or
   return warnings + fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
 }
 
-// Returns a text on the words and tags that training would use, and adds the same to `json`.
+// Describes the words and tags that training for token classification would read: returns text, and adds the same to
+// `json`.
 std::string word_text(Table table, const ColumnChoice& columns, OrderedJson& json) {
   std::string text = fmt::format("  words: '{}', {}\n", columns.first,
                                  columns.has_label ? "tags: '" + columns.label + "'" : "no tags");
@@ -141,7 +142,7 @@ std::string word_text(Table table, const ColumnChoice& columns, OrderedJson& jso
   }
 }
 
-// Returns a text on the columns and labels that training would use, and adds the same to `json`.
+// Describes the columns and labels that training would read: returns text, and adds the same to `json`.
 std::string reading_text(Table table, const InspectOptions& options, OrderedJson& json) {
   const ColumnChoice columns =
       choose_columns(table, {.text = options.text_column_names, .label = options.label_column_name});
@@ -172,7 +173,7 @@ std::string reading_text(Table table, const InspectOptions& options, OrderedJson
   }
 }
 
-// Describes the documents that a language model would read.
+// Describes the documents that the training of a language model would read.
 Described inspect_documents(const std::string& path, const InspectOptions& options) {
   DocumentOptions reading{.line_breaks = LineBreaks::kDrop,
                           .quotes = options.quoting == "none" ? QuoteRule::kNone : QuoteRule::kRfc4180,
@@ -251,7 +252,7 @@ Described inspect_tokenizer(const std::string& path) {
                    {"special_tokens", std::move(special_tokens)}}};
 }
 
-// Bytes of paths that are no UTF-8 are replaced.
+// Paths may contain bytes that are not valid UTF-8. They are replaced.
 std::string compact(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -320,7 +321,7 @@ Inspection inspect_folder(const std::string& path) {
   return found;
 }
 
-// A word that is no path may be the name of a model, which every other command accepts instead of a path.
+// If there is no such path, the argument may be the name of a model on the hub, which other commands accept too.
 std::string find_hub_folder(const std::string& name, const Environment& environment) {
   const bool is_file = fs::path(name).extension() == ".safetensors" || is_data_file(name);
   if (is_file || !is_hub_name(name)) {

@@ -16,7 +16,7 @@ void require_text(std::string_view first_line, const std::string& name) {
 
 struct LineTokenizer::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
-  // Keeps the words that the tokenizer met between lines.
+  // The tokenizer stores words that it has encoded here, so that it need not encode them again in later lines.
   TokenizerScratch scratch;
 
   Encoding encode(std::string_view line) {

@@ -30,7 +30,8 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(now));
 }
 
-// Errors: kUsage if the options of the ranks differ, which would let them wait for one another forever.
+// Checks that all ranks have the same options. With different options they would wait for one another forever. Errors:
+// kUsage.
 void require_equal_options(Communicator& ranks, const LinkBenchOptions& options) {
   using Numbers = std::array<double, 2>;
   const Numbers own{static_cast<double>(options.largest_bytes), options.seconds_per_size};
@@ -51,11 +52,11 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
   return count == ranks.size();
 }
 
-// The least size of the largest measured exchange with which plans can use the measured rate. Plans extrapolate from this exchange, and a
-// smaller one takes mostly latency.
+// Plans extrapolate the transfer rate from the largest measured exchange. They use it only if that exchange has at
+// least this size, because the time of smaller ones is mostly latency.
 constexpr int64_t kLeastBytesForPlans = int64_t{16} << 20;
 
-// Returns the key under which the results of these ranks are stored.
+// Returns the key under which the measurements of these ranks are stored in the cache.
 LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
   LinkCalibration key{
       .host = host_name(), .num_ranks = place.size, .num_hosts = place.size / place.local_size};
@@ -65,7 +66,7 @@ LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
   return key;
 }
 
-// Returns why this process cannot open NCCL, with the places where it was searched for, or "".
+// Returns the reason why this process cannot open NCCL, with the paths that were searched; "" if it can.
 std::string nccl_failure() {
   try {
     static_cast<void>(nccl());
@@ -117,7 +118,7 @@ class LinksOfRun {
   }
 
  private:
-  // Makes the folder before anything is measured, so that a fault of the cache costs no time.
+  // Creates the folder of the cache before the measurement, so that an error in the cache is reported at once.
   void prepare_cache() const {
     const std::string folder = cache_folder("links", environment_);
     if (folder.empty()) {
@@ -133,7 +134,7 @@ class LinksOfRun {
     return disables_nccl_p2p(environment_) ? LinkExchange::kNcclWithoutP2p : LinkExchange::kNccl;
   }
 
-  // NCCL_P2P_DISABLE=1 changes the rates of NCCL only, so mapped memory is not measured again with it.
+  // NCCL_P2P_DISABLE=1 does not change the rates of mapped memory, so these are not measured again.
   bool measures_mapped_memory() {
     const bool can =
         device_.options.gpu.maps_peers && place_.local_size == place_.size && place_.size <= kMostPeers;
@@ -158,7 +159,7 @@ class LinksOfRun {
     return false;
   }
 
-  // Adds the measurements to those of other exchanges in the file.
+  // Writes the measurements into the file of the cache and keeps those of other operations in it.
   void keep(LinkCalibration measured) {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Checks that the output does not replace weights that are read.
+// Checks that the merged model does not replace weights from which it is computed.
 void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(output, read, ignored)) return;
@@ -26,7 +26,7 @@ void refuse_same_folder(const std::string& output, const std::string& read, std:
               output, what);
 }
 
-// Checks that the output does not replace an existing model, unless the user permits it.
+// Throws if the output folder contains a model, unless the user permits its replacement.
 void refuse_other_model(const std::string& output) {
   std::error_code error;
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(output, error)) {

@@ -36,7 +36,7 @@ struct Monitor::Impl {
 
   MonitorOptions options;
   Nvml nvml;
-  std::string uuid;  // the UUID of the GPU, if it was selected by its CUDA number
+  std::string uuid;  // UUID of the GPU; set if the user selected the GPU as cuda:N
   std::optional<int> index;
   std::vector<ContextSample> contexts;
 
@@ -104,7 +104,7 @@ void Monitor::Impl::choose_device() {
   }
 }
 
-// CUDA and NVML number devices differently if CUDA_VISIBLE_DEVICES is set; the UUID is the same.
+// If CUDA_VISIBLE_DEVICES is set, CUDA and NVML number the GPUs differently. The UUID identifies the same GPU in both.
 ContextSample Monitor::Impl::measure_context(const GpuSample& gpu, const std::vector<CudaDeviceInfo>& devices,
                                              const std::string& why_none) const {
   ContextSample context{.index = gpu.index};

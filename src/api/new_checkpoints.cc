@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns a hash of the manifest, which contains hashes of all files; nothing if it cannot be read.
+// Returns a hash of the checkpoint's manifest, which contains the hashes of all its files; nothing if it cannot be
+// read.
 std::optional<uint64_t> hash_of_manifest(const std::string& folder) {
   constexpr int64_t kMostBytes = int64_t{64} << 20;
   try {
@@ -24,7 +25,8 @@ std::optional<uint64_t> hash_of_manifest(const std::string& folder) {
 
 struct NewCheckpoints::Impl {
   std::string output_dir;
-  std::map<std::string, std::optional<uint64_t>> before = {};  // manifests by path
+  // for each checkpoint that existed at the start, the hash of its manifest, by path
+  std::map<std::string, std::optional<uint64_t>> before = {};
 };
 
 NewCheckpoints::NewCheckpoints(std::string output_dir)

@@ -196,14 +196,14 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
   return changes;
 }
 
-// Plans the changes, and writes their text.
+// Plans changes of arguments that save memory, and adds their description to the report.
 void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, size_t columns,
                  SharedGraphs& shared, PlanReport& report) {
   if (report.fits) {
     const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
-    // Each of these changes makes a run that fits need less memory, so every change fits too.
+    // A run that fits also fits with each of these changes, because they reduce its memory.
     for (PlannedChange& change : report.changes) change.fits = true;
     return;
   }
@@ -300,8 +300,8 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-// Returns the plan of the run, and of a pipeline that of the stage that needs the most memory, for which it changes the setup. If
-// `shared` is not null, other plans are made from the same graphs later.
+// Returns the plan of the run. For a pipeline it is the plan of the stage that needs the most memory, and `setup` is
+// changed to this stage. If `shared` is not null, it stores the graphs, from which other plans are made later.
 Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs* shared) {
   Plan plan = shared != nullptr ? build_plan(setup.request, *shared) : build_plan(setup.request);
   if (!plan.is_pipelined()) return plan;

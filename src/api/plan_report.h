@@ -1,4 +1,4 @@
-// Makes the public report of a plan: texts and sums. Pure; thread-safe.
+// Converts a plan to the report that the public API returns: texts and sums. Pure; thread-safe.
 #pragma once
 
 #include "plan/compile/plan.h"
@@ -11,23 +11,25 @@
 
 namespace plimsoll {
 
-// Returns the effect of a change as the public headers name it.
+// Converts an effect of the planner to the type in the public headers.
 MethodEffect public_effect(Effect effect);
 
 struct TableStyle {
   Characters characters = Characters::kUnicode;
   size_t columns = 100;
 };
-// Returns the style that the locale and the width of an environment allow (training.h).
+// Returns the characters and the width of tables for the locale and the terminal that an environment describes
+// (training.h).
 TableStyle table_style(const Environment& environment);
 
-// `beams`: for a plan that generates texts, its memory and speed with other numbers of beams. `shared`: the graphs from which the
-// plan was built, if the suggested changes that save memory are to be planned from them as well.
+// Returns the report of a plan. `beams` is used for a plan that generates texts: its memory and speed with other
+// numbers of beams. `shared` contains the graphs from which the plan was built; if it is not null, the suggested
+// changes of arguments are planned from them too.
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
                             const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
                             SharedGraphs* shared = nullptr);
 
-// Adds the report for --html and the trace for --trace, if `setup` asks for them.
+// Adds the HTML report for --html and the trace for --trace to the report, if these arguments are set in `setup`.
 void add_plan_files(const Plan& plan, const RunSetup& setup, PlanReport& report);
 
 }  // namespace plimsoll

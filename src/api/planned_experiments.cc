@@ -1,4 +1,4 @@
-// Plans the rows of the table of experiments, next to what the source documents measured.
+// Plans the rows of the table of experiments, and compares them with the figures that Hugging Face's page states.
 #include <algorithm>
 #include <array>
 
@@ -11,9 +11,10 @@
 namespace plimsoll {
 namespace {
 
-// "How to fit a bigger model and train it faster", Hugging Face's page on training on one GPU, and its notebook:
-// Trainer with BERT-large, 512 random sequences of 512 tokens, on a Tesla V100-SXM2-16GB in January 2022. The figures
-// are in the order of the page, which is also the order of document_experiments().
+// The speeds (samples per second) and memory (MiB) that Hugging Face's page on training on one GPU states, "How to fit
+// a bigger model and train it faster". It measured Trainer with BERT-large and 512 random sequences of 512 tokens on a
+// Tesla V100-SXM2-16GB in January 2022. They are in the order of the page, which is also the order of
+// document_experiments().
 constexpr std::array<DocumentFigures, 9> kDocumentFigures{{{8.86, 14949},
                                                            {7.75, 8681},
                                                            {5.99, 6775},
@@ -31,7 +32,7 @@ bool sets_loader(const Experiment& experiment) {
                              [](const std::string& method) { return method.starts_with("DataLoader"); });
 }
 
-// Returns true if the run has the model and the length of the page.
+// Returns true if the run trains the model of Hugging Face's page on sequences of the same length.
 bool trains_as_the_page(const Experiment& vanilla) {
   const Arguments arguments = parse_arguments(vanilla.words).arguments;
   return arguments.config_name == kDocumentModel && arguments.model_name_or_path.empty() &&
@@ -44,7 +45,7 @@ bool trains_as_the_page(const Experiment& vanilla) {
 ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRows rows,
                                 const Environment& environment) {
   ExperimentPlan plan;
-  // Errors in these arguments concern all rows, so they are thrown and not reported per row.
+  // An error in these arguments concerns all rows. It is therefore thrown and not stored in every row.
   ParseResult own = parse_arguments(more);
   plan.warnings = std::move(own.warnings);
   plan.notes = std::move(own.notes);

@@ -57,8 +57,8 @@ std::string shell_word(const std::string& word) {
 
 namespace {
 
-// Returns true for an argument that is left out of the command: the search chooses it, or it was filled in and not
-// given by the user.
+// Returns true for an argument that is omitted from the printed command: the search chooses it, it was filled in and
+// not given by the user, or it is a --device that names a card of the table instead of a device of the machine.
 bool is_no_word(const ArgumentDifference& difference) {
   for (const std::string_view name :
        {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
@@ -98,7 +98,7 @@ SearchedCommand command_of_search(const Arguments& arguments, const std::string&
     if (is_no_word(difference) || (needs_model && difference.name == "config_name")) continue;
     add(difference.name, value_of(difference, arguments));
   }
-  // The search is for one GPU, but a run without this argument uses all that are visible.
+  // The search is for one GPU, but without --nproc_per_node a run would use all visible GPUs.
   Arguments run = arguments;
   if (find_gpu_target(run.device)) run.device = "auto";
   if (kind.is_for_one_gpu && !is_plan && run.nproc_per_node == 1 && num_ranks_on_this_machine(run) > 1)

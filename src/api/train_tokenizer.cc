@@ -46,7 +46,7 @@ TokenizerResult train_tokenizer(const TokenizerTraining& training, const std::st
                        .lowercase = training.do_lower_case,
                        .num_threads = available_threads()});
   make_folders(files, output_dir);
-  // tokenizer.json, which contains the vocabulary, is written last, so that a folder that has it is complete.
+  // tokenizer.json contains the vocabulary and is written last, so that it exists only in complete folders.
   replace_file(files, join_path(output_dir, text::kTokenizerConfigJson), trained.tokenizer_config_json);
   replace_file(files, join_path(output_dir, text::kTokenizerJson), trained.tokenizer_json);
   std::string line =

@@ -52,7 +52,7 @@ std::string predicted_label(const RunSetup& setup, const std::vector<float>& row
       .format_prediction(row, setup.model.config.id2label, setup.model.config.num_outputs());
 }
 
-// Returns the prediction of a row, without its texts.
+// Returns the prediction that follows from the logits of a row, without the texts of the row.
 Prediction prediction_of(const RunSetup& setup, std::vector<float> logits) {
   const TaskRecord& task = task_of(setup.request.model.problem_type);
   Prediction prediction{
@@ -65,8 +65,8 @@ Prediction prediction_of(const RunSetup& setup, std::vector<float> logits) {
 
 }  // namespace
 
-// The scope of a call of train(). When the call returns or throws, the destructor clears a request to stop and lets a
-// custom loop continue the run's count of updates.
+// Exists during a call of train(). When the call returns or throws, the destructor discards a request to stop, and sets
+// the number of updates from which a custom loop continues.
 class Trainer::Impl::TrainCall {
  public:
   explicit TrainCall(Impl& impl) : impl_(impl) {}
@@ -77,7 +77,8 @@ class Trainer::Impl::TrainCall {
   TrainCall(const TrainCall&) = delete;
   TrainCall& operator=(const TrainCall&) = delete;
 
-  // Called when the run has begun: from then on, weights, states, batches and reported figures are those of this run.
+  // Called when the run has begun. From then on, weights, optimizer states, batches and reported figures belong to this
+  // run.
   void begin(std::unique_ptr<TrainLoop> begun) {
     impl_.loop = std::move(begun);
     impl_.batches_started = false;
@@ -117,7 +118,8 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
-  // A dry run, which does not call start(), checks the folder of the optimizer states here.
+  // A run checks the folder of the optimizer states in start(). A dry run does not call start(), so it checks the
+  // folder here.
   if (arguments.dry_run)
     require_states_folder(plan, impl_->session.setup().arguments, posix_file_system(), 0,
                           arguments.nproc_per_node);
@@ -239,7 +241,7 @@ MetricMap Trainer::evaluate() {
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
-  // Each validation set reports its own time, number of rows and memory.
+  // Each validation set has its own metrics for time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
     MetricMap metrics = impl().session.evaluate(data, "eval", nullptr, progress);

@@ -45,15 +45,15 @@ double Batch::epoch() const {
 
 namespace {
 
-// Multiplies the accumulated gradients by a factor. Called once per step if the loop used another number of samples
-// than forward_backward() had assumed.
+// Multiplies the accumulated gradients by a factor. This is needed at most once per step: if the loop used another
+// number of samples than forward_backward() had assumed.
 void scale_gradients(Executor& executor, double factor) {
   std::vector<std::byte> piece(size_t{1} << 20);
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    // Only the elements are scaled. The size of the buffer is rounded up, and with --debug_allocations its memory
-    // ends after the last element.
+    // The padding of the buffer is not scaled. With --debug_allocations the memory ends directly after the last
+    // element.
     const int64_t width = dtype_bytes(buffer.type.dtype);
     const int64_t bytes = executor.elements(buffer.name) * width;
     for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
@@ -176,7 +176,7 @@ double Trainer::forward_backward(const Batch& batch) {
                 "forward_backward() of a batch without labels: fill DataRow::classes or DataRow::values");
   }
   impl().session.require_room(kTrainProgram, made.batch, "forward_backward()");
-  // A train() that failed to resume from a checkpoint may have freed the memory.
+  // A call of train() that failed to resume from a checkpoint may have freed the memory of the run.
   impl().start();
   const int64_t accumulation = impl().arguments().gradient_accumulation_steps;
   OwnStep& step = impl().own_step;
@@ -188,8 +188,8 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
-    // The loss is divided by the number of labels of a full step, or of the rest of the epoch, as in train(). The
-    // loop may use another number of batches; update() then corrects the gradients.
+    // The loss is divided by the number of labels of a full step, or of the rest of the epoch, as in train(). If the
+    // loop uses another number of batches, update() corrects the gradients.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }
@@ -262,7 +262,7 @@ void Trainer::update_by(const UpdateRule& rule) {
   impl().finish_gradients();
   Executor& executor = impl().session.executor();
   if (impl().own_parameters.empty()) impl().own_parameters = executor.updated_parameters();
-  // No optimizer has more than four states with the shape of a weight.
+  // No optimizer has more than four state tensors with the shape of a weight.
   std::array<std::span<float>, 4> states;
   for (const UpdatedParameter& parameter : impl().own_parameters) {
     const auto count = static_cast<size_t>(parameter.count);

@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct Batch::Impl {
   MicroBatch batch;
-  Dataset rows = {};            // the rows of a batch from make_batch()
+  Dataset rows = {};            // the rows, if the batch was made by make_batch()
   const void* owner = nullptr;  // the Trainer that made the batch
   bool has_labels = true;
   int64_t batches_per_epoch = 1;
@@ -30,60 +30,68 @@ struct Batch::Impl {
 // The current optimizer step of a custom training loop.
 struct OwnStep {
   int64_t micro_batches = 0;  // number of micro-batches whose gradients were added
-  int64_t labels = 0;         // number of labels in these micro-batches
-  double denominator = 1;     // the divisor of each loss
+  int64_t labels = 0;         // number of labels in the micro-batches whose gradients were added
+  double denominator = 1;     // the number by which the loss of each micro-batch is divided
 };
 
-// The state of a custom training loop that its checkpoints store in addition to tensors.
+// The part of the state of a custom training loop that its checkpoints store in addition to tensors.
 struct OwnRun {
-  std::optional<RunState> state = {};  // the state in the last checkpoint; none before the first
-  DataPosition position = {};          // position of the batch after the last one that was used
-  DataPosition start = {};             // where next_batch() begins
+  // the state that the last checkpoint contains; none if there was no checkpoint
+  std::optional<RunState> state = {};
+  DataPosition position = {};  // position in the data after the last batch that was used
+  DataPosition start = {};     // position in the data at which next_batch() begins
   double epoch = 0;
   int64_t tokens = 0;
 };
 
 struct Trainer::Impl {
-  // The first rank writes the files of the run.
+  // Only the first rank may write files of the run, so the other ranks get a file system that only reads.
   explicit Impl(RunSetup setup)
       : files(setup.place.is_first() ? posix_file_system() : reading_file_system()),
         session(std::move(setup), files) {}
 
   FileSystem& files;
-  MemoryPhase init_memory;  // begins when the object is made, before the plan
+  // measures the memory of the initialization, from the construction of this object on
+  MemoryPhase init_memory;
   Session session;
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::atomic<bool> stop{false};
-  std::unique_ptr<TrainLoop> loop;  // the training run that began last
+  std::unique_ptr<TrainLoop> loop;  // the most recent call of train()
   std::string loaded;
-  MetricMap init_metrics;  // the metrics of init_memory, until a phase reports them
-  // The following members are the state of a custom training loop.
+  // metrics of the memory of the initialization, until they are added to the first reported phase
+  MetricMap init_metrics;
+  // The members below are the state of a custom training loop.
   bool batches_started = false;
   int64_t steps = 0;
   OwnStep own_step;
   OwnRun own_run;
-  std::vector<UpdatedParameter> own_parameters;  // filled at the first update by a rule of the user
+  // the weights for a custom update rule; filled at the first call of update_by()
+  std::vector<UpdatedParameter> own_parameters;
 
   class TrainCall;
 
   void start();
-  // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action`: the name
-  // of the call for the message, such as "forward()".
+  // Returns the batch's data. Throws kUsage if the batch is empty or belongs to another Trainer. `action` is the name
+  // of the calling function for the message, such as "forward()".
   const Batch::Impl& require_batch(const Batch& batch, const char* action) const;
-  // Throws kUsage, naming the call that must come first, if this Trainer was not made to train.
+  // Throws kUsage if this Trainer was not constructed for training. `function` is the name of the call, for the
+  // message.
   void require_training(const char* function) const;
-  // Throws kUsage if there are no training rows.
+  // Throws kUsage if there is no training data.
   void require_training_data(const char* function) const;
   void require_gradients(const char* function) const;
-  // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores
-  // them.
+  // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores them,
+  // such as bf16.
   void require_own_update() const;
-  // Completes the gradients of a step: afterwards they are those of the mean over its samples.
+  // Called at the end of a step: scales the accumulated gradients so that they are those of the mean over the samples
+  // of the step.
   void finish_gradients();
-  // Throws kUsage if gradients have been computed but not used by update(): a run of another program of the plan would overwrite them.
+  // Throws kUsage if gradients have been computed but not used by update(): running an evaluation, for example, would
+  // overwrite them.
   void require_no_gradients(const char* function) const;
-  // Adds the metrics of the initialisation to those of the first phase that ends, as in Trainer.
+  // Adds the memory metrics of the initialization to the metrics of the first phase that ends, as in Hugging Face's
+  // Trainer.
   void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }
   const Arguments& arguments() const { return session.setup().arguments; }
   double step_ms() const { return loop ? loop->mean_step_ms() : 0.0; }

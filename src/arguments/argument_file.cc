@@ -23,13 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The key "$schema" names the schema by which editors complete and check a settings file. It is not a setting.
+// The key "$schema" names the JSON Schema with which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
 constexpr int kMaxDepth = 32;
 constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
 
-// A position in a text. Lines and columns count from 1, columns in code points.
+// A position in a text. Lines and columns count from 1; a column is one code point.
 struct Position {
   size_t line = 1;
   size_t column = 1;
@@ -53,7 +53,7 @@ std::string line_until(std::string_view text, size_t offset) {
   constexpr size_t kShown = 40;
   text = text.substr(0, offset + 1);
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  // In the first line find_last_of() is npos, and npos + 1 is 0.
+  // In the first line find_last_of() returns npos, and npos + 1 is 0.
   text.remove_prefix(text.find_last_of('\n') + 1);
   const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
   size_t begin = std::max(first, text.size() - std::min(kShown, text.size()));
@@ -61,7 +61,7 @@ std::string line_until(std::string_view text, size_t offset) {
   return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
 }
 
-// The text of a file and its name for messages. Messages contain line numbers if the user can look lines up.
+// The text of a settings file and its name for messages. Messages contain line numbers if `lines` permits it.
 class Source {
  public:
   Source(std::string_view name, std::string_view text, SourceLines lines)
@@ -78,7 +78,7 @@ class Source {
                ? fmt::format("{}:{}:{}", name_, position.line, position.column)
                : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
   }
-  // Refuses NUL bytes and invalid UTF-8. Errors: kUsage.
+  // Throws if the text contains NUL bytes or invalid UTF-8. Errors: kUsage.
   void require_text(std::string_view language) const {
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
       throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
@@ -98,10 +98,9 @@ class Source {
   SourceLines lines_;
 };
 
-// Throws the error for text that is not valid JSON. The library's message is "... while parsing value -
-// unexpected '}'; last read: '...'; expected ..." after a number and a position; the text that was last read
-// is taken from the source instead. `num_taken` is the number of bytes that were read, `key` the last
-// setting.
+// Throws the error for text that is not valid JSON. The JSON library's message is a number and a position, then "...
+// while parsing value - unexpected '}'; last read: '...'; expected ...". The part from "last read" is replaced by an
+// excerpt of the text itself. `num_taken` is the number of bytes that were read, `key` the last setting that was read.
 [[noreturn]] void fail_json(const Source& source, size_t num_taken, const std::string& key,
                             const Json::exception& error) {
   const std::string_view text = source.text();
@@ -117,14 +116,14 @@ class Source {
   if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
   if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
     const size_t end = what.find("; expected ", begin);
-    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the separator "; " before it
+    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the "; " before "last read: "
     what.erase(from, end == std::string::npos ? std::string::npos : end - from);
   }
   throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,
               line_until(text, at));
 }
 
-// Returns a key for a message. A key longer than any name of a setting is shortened.
+// Returns a key for a message. A key that is longer than any name of a setting is shortened.
 std::string_view shown(const std::string& key) {
   size_t end = std::min<size_t>(key.size(), 64);
   while (end < key.size() && is_utf8_continuation(key[end])) --end;
@@ -138,8 +137,8 @@ size_t end_of_line(std::string_view text, size_t line) {
   return std::min(end, text.size());
 }
 
-// Converts a YAML value to JSON in which every scalar is a text. Depth and size are limited because aliases
-// can form a cycle or grow exponentially.
+// Converts a YAML value to JSON in which every scalar is a text. Depth and size are limited, because aliases of YAML
+// can refer to themselves or make a small file expand to a huge one.
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
   if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
@@ -190,7 +189,7 @@ class DocumentsAdvance final : public YAML::EventHandler {
 };
 
 std::vector<YAML::Node> load_documents(const std::string& text) {
-  // The text is checked without the white space at its end. If a quote is not closed, yaml-cpp otherwise accepts the
+  // The white space at the end of the text is removed first. Otherwise, if a quote is not closed, yaml-cpp accepts the
   // last line end as the closing quote, and all settings after the quote become part of one text.
   std::istringstream stream(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
   YAML::Parser parser(stream);

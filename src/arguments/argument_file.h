@@ -1,5 +1,5 @@
-// Reads settings in JSON and YAML as layers of assignments. Thread-safe: pure functions except for reading
-// the named file.
+// Reads settings in JSON and YAML as layers of assignments. A layer is one source of settings, such as a file, which
+// overrides the layers before it. Thread-safe: pure functions except for reading the named file.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ std::string read_argument_text(const std::string& path, std::string_view name);
 // MiB, or is not a single object of settings.
 std::vector<Assignment> read_argument_file(const std::string& path);
 
-// Selects whether messages contain line numbers. A text that a program wrote, or that is part of a larger file, has
-// no lines that the user could look up.
+// Selects whether messages contain line numbers. They are omitted for a text that a program wrote or that is part of a
+// larger file, because a user cannot look up its lines.
 enum class SourceLines { kSay, kOmit };
 
 // Reads settings from a text. Every message starts with `name` and the line. Objects may be nested at most 32

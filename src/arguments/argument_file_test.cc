@@ -1,4 +1,4 @@
-// Tests of settings in JSON and YAML files.
+// Tests the parsers of settings in JSON and YAML files.
 #include "arguments/argument_file.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::error_of;
 using test::parse;
 using test::usage_error;
 
-// A file in the build folder that is removed at the end of the test.
+// A file in the build folder, which the destructor removes.
 class TextFile {
  public:
   TextFile(const std::string& name, const std::string& text)
@@ -43,7 +43,7 @@ std::string yaml_error(const std::string& text) {
   return message.starts_with(folder) ? message.substr(folder.size()) : message;
 }
 
-// Editors find the schema of a file by this key.
+// Editors find the JSON Schema of a settings file by the key "$schema". It must not be refused as an unknown setting.
 TEST(ArgumentFile, TheNameOfASchemaIsNoSetting) {
   const TextFile json("schema.json", R"({"$schema": "https://example.org/plimsoll.json", "seed": 5})");
   EXPECT_EQ(parse({json.path()}).arguments.seed, 5);
@@ -126,7 +126,7 @@ TEST(ArgumentFile, UnknownKeysNameTheFileAndTheNearestName) {
   EXPECT_EQ(json_error(R"({"no_do_train": true})").substr(0, 38), "run.json: no_do_train: unknown setting");
 }
 
-// Returns the message for a file with this text, starting at the name of the file.
+// Returns the error message that a file with this text causes, from the name of the file on.
 std::string file_error(const std::string& name, const std::string& text,
                        const std::vector<std::string>& words = {}) {
   const TextFile file(name, text);
@@ -175,13 +175,13 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
             "a.yaml:2: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
-  // yaml-cpp by itself would accept the end of the text as the closing quote, and read the settings after the open
-  // quote as a part of the value.
+  // If a quote is not closed, yaml-cpp accepts the end of the text as the closing quote and makes the settings after it
+  // part of the value. The parser must refuse such a file.
   for (const char* quote : {"\"", "'"}) {
     EXPECT_EQ(file_error("a.yaml", fmt::format("run_name: {}abc\nseed: 3\n\n", quote)),
               "a.yaml:2: not YAML: illegal EOF in scalar, at 'seed: 3'; expected lines of `setting: value`");
   }
-  // yaml-cpp's LoadAll() does not terminate for a single comma.
+  // LoadAll() of yaml-cpp does not terminate for a text that is a single comma. The parser must detect this.
   EXPECT_EQ(
       file_error("a.yaml", "\n,"),
       "a.yaml:2: not YAML: this cannot start a YAML document, at ','; expected lines of `setting: value`");

@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the value of the setting has no meaning for this version (its default, for example), so that
-// neither a refusal nor a note is needed.
+// Returns true if the value of the setting requests nothing (it is the default, for example), so that neither an error
+// nor a note is needed although this version does not support the setting.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
@@ -35,7 +35,7 @@ void check_output(const Arguments& a) {
                 "--output_dir is empty; name a folder, or leave it out for trainer_output");
 }
 
-// Checks that data comes from one source: a data set with a name, or files.
+// Checks that the data comes from one source only: a named data set, or files.
 void check_data(const Arguments& a) {
   if (a.dataset_name.empty()) return;
   const bool is_dummy = a.dataset_name == "dummy";
@@ -120,8 +120,8 @@ void check_interval_setting(std::string_view name, double steps, std::string_vie
 }
 
 void resolve_strategies(Arguments& a) {
-  // Trainer's default of --logging_steps and --eval_steps. Plimsoll uses it for --eval_steps only; see
-  // logging_interval() for --logging_steps.
+  // The value that Trainer uses if --logging_steps or --eval_steps is not set. Plimsoll uses it for --eval_steps only;
+  // see logging_interval() for --logging_steps.
   constexpr double kTrainersInterval = 500.0;
   if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
     if (a.logging_steps == 0.0) {
@@ -160,7 +160,7 @@ void check_best_model(const Arguments& a) {
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // Two fractions are scaled to millionths before they are compared, as in Trainer.
+  // If both intervals are fractions, they are scaled to millionths before they are compared, as in Trainer.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;
@@ -195,14 +195,14 @@ void resolve_words(Arguments& a) {
   }
 }
 
-// Returns the type of the activations of the run, with the names of BitsAndBytesConfig.
+// Returns the data type of the activations of the run, under the name that BitsAndBytesConfig uses.
 std::string_view activation_type(const Arguments& a) {
   if (a.bf16 || a.dtype == "bfloat16") return "bfloat16";
   return a.fp16 ? "float16" : "float32";
 }
 
-// Checks the compute type of 4-bit weights. They are converted to it before a product, and both operands of a
-// product must have the same type.
+// Checks the compute type of 4-bit weights, to which they are converted before a matrix product. It must be the type of
+// the activations, because both operands of a product must have the same type.
 void check_compute_type(const Arguments& a) {
   const std::string& wanted = a.bnb_4bit_compute_dtype;
   const std::string_view has = activation_type(a);
@@ -233,7 +233,7 @@ void check_layers(const Arguments& a) {
   }
 }
 
-// Fills in the rank if any adapter setting is present; the default rank is that of PEFT.
+// Sets the LoRA rank if any setting of adapters is given without it; the default rank is that of PEFT.
 void resolve_adapter(Arguments& a) {
   if (a.lora_bias != "none") {
     throw_error(ErrorCode::kUsage,

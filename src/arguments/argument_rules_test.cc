@@ -1,4 +1,4 @@
-// Tests of the rules between settings, one test per rule.
+// Tests the rules between settings, with one test per rule.
 #include <gtest/gtest.h>
 
 #include "arguments/argument_table.h"
@@ -141,8 +141,8 @@ TEST(ResolveArguments, WhatNeedsEvaluationsSaysSo) {
   EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("needs evaluations"), std::string::npos);
 }
 
-// Trainer's default of --logging_steps and --eval_steps is 500. Plimsoll logs about 20 records in a run of any length
-// by default.
+// Trainer's default of --logging_steps and --eval_steps is 500. For --logging_steps, Plimsoll's default depends on the
+// length of the run, which gives about 20 log records.
 TEST(ResolveArguments, TheDefaultOfLoggingStepsIsAShareOfTheRun) {
   const Arguments plain = parse({"--eval_strategy", "steps"}).arguments;
   EXPECT_FALSE(plain.logging_steps);
@@ -265,7 +265,8 @@ TEST(ResolveArguments, OffloadOptimizer) {
   EXPECT_EQ(
       error_of({"--offload_optimizer", "cpu"}),
       "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
-  // Values that no command line gives: "" from a program, and true or false from a file of an older version.
+  // These values cannot come from a command line: "" is set by a program, and true or false is contained in a file of
+  // an earlier version.
   Arguments arguments;
   arguments.offload_optimizer = "";
   static_cast<void>(resolve_arguments(arguments));
@@ -301,7 +302,7 @@ TEST(ResolveArguments, PipelineParallelism) {
                   .starts_with("--pp_size 2 needs the norm"));
 }
 
-// Returns, for any setting, a text of a value that differs from the default and from false.
+// Returns, for any setting, a value as text that differs from the default and from False.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;
   const std::string text = format_value(defaults, setting);
@@ -322,7 +323,7 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
     Arguments arguments;
     set_from_text(arguments, setting, another_value(setting), setting.info.name);
     const std::vector<std::string> notes = resolve_arguments(arguments);
-    // another_value() has set the setting to a value other than its default; flags without a default were set to true.
+    // another_value() returned a value other than the default; a flag without a default was set to True.
     ASSERT_EQ(notes.size(), 1u) << setting.info.name;
     EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
                             " has no effect here: " + std::string(setting.info.note));
@@ -353,7 +354,8 @@ TEST(ResolveArguments, EveryRefusedSettingSaysWhy) {
   EXPECT_NO_THROW(parse({"--no_push_to_hub", "--no_fp16", "--no_gradient_checkpointing"}));
 }
 
-// Each case has the requested type, the other settings, and the expected message.
+// The compute type of 4-bit weights must be the type of the activations. Each case has the requested compute type, the
+// other settings, and the expected message.
 TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations) {
   const auto words = [](const char* wanted, std::vector<std::string> more) {
     more.insert(more.end(), {"--load_in_4bit", "--lora_r", "8", "--bnb_4bit_compute_dtype", wanted});
@@ -389,7 +391,7 @@ TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations)
   }
 }
 
-// Options that select modules also request adapters.
+// Options that select modules for adapters must also enable adapters.
 TEST(ResolveArguments, WhatLeavesModulesOutAsksForAdapters) {
   EXPECT_EQ(parse({"--exclude_modules", "query"}).arguments.lora_r, 8);
   EXPECT_EQ(parse({"--layers_to_transform", "0,1"}).arguments.lora_r, 8);

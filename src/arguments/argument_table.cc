@@ -29,8 +29,8 @@ std::string_view type_name() {
   return "key=value";
 }
 
-// Returns the candidate with the fewest edits, or an empty string if more than a third of the word would
-// change.
+// Returns the candidate with the smallest edit distance, or an empty string if the distance is more than a third of the
+// length of the word.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   constexpr size_t kLongestName = 64;
   if (word.size() > kLongestName) return {};
@@ -51,7 +51,7 @@ std::string question(std::string_view best) {
   return best.empty() ? std::string{} : fmt::format(", did you mean '{}'?", best);
 }
 
-// Names of settings in other training programs, used only for suggestions.
+// Names of settings in other training programs. They are not accepted, but a message suggests the equivalent setting.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kForeignNames = {{
     {"lr", "learning_rate"},
     {"batch_size", "per_device_train_batch_size"},
@@ -167,7 +167,7 @@ std::string did_you_mean_setting(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Setting& setting : settings()) names.push_back(setting.info.name);
   if (const std::string_view best = nearest(name, names); !best.empty()) return question(best);
-  // A word that is a part of a long name is far from it in edits, but is likely to mean it.
+  // If the given name is a part of a longer name, the edit distance is large, but the longer name is probably meant.
   if (name.size() >= 4) {
     for (std::string_view candidate : names) {
       if (candidate.find(name) != std::string_view::npos) return question(candidate);

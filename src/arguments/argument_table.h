@@ -1,8 +1,8 @@
 // The table of settings as data: the field of Arguments for each setting, lookup by name, and the translation
 // of old names.
 //
-// It contains neither the parser nor the text forms of values (value.h). Thread-safe: immutable after first
-// use.
+// It does not contain the parser of command lines (parse.cc) and the conversion of values to text (value.h).
+// Thread-safe: immutable after first use.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using ArgumentMember =
                  std::optional<double> Arguments::*, StringList Arguments::*, KeyValues Arguments::*>;
 
 struct Setting {
-  ArgumentInfo info;  // only argument_table() fills in default_text
+  ArgumentInfo info;  // default_text is filled in only in argument_table()
   ArgumentMember member;
 
   // Returns true if the setting takes either no value or True or False on the command line.
@@ -42,64 +42,67 @@ const Setting* find_setting(std::string_view name);
 // with a warning. kPeft: the name in LoraConfig; accepted without a warning.
 enum class NameKind : uint8_t { kOld, kPeft };
 
-// An alternative name of a setting.
+// An alternative name of a setting, such as a name that earlier Transformers versions used.
 struct OldName {
   std::string_view name;
   std::string_view replacement;  // empty if the setting is ignored
-  std::string_view
-      true_value;  // value of the replacement if the old flag is true; if empty, the value is kept
+  // The value that the replacement gets if a flag with the old name is true. If empty, the value is passed on
+  // unchanged.
+  std::string_view true_value;
   bool is_flag;
-  std::string_view note;  // for an ignored setting: the reason
+  std::string_view note;  // the reason why the setting is ignored
   NameKind kind = NameKind::kOld;
 };
 const std::vector<OldName>& old_names();
 const OldName* find_old_name(std::string_view name);
 
-// A value of Transformers before version 5 that has a new name.
+// A value of a setting that has a new name since version 5 of Transformers.
 struct OldValue {
   std::string_view setting;
   std::string_view value;
   std::string_view replacement;
 };
 const std::vector<OldValue>& old_values();
-// Returns the row for this old value, or null.
+// Returns the row of the table for a value of an earlier version; null if there is none.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
 
-// The values of a setting that a rule between two settings names.
+// Describes a set of values of a setting, for a rule between two settings: for example "is true" or "is one of these".
 enum class StateKind : uint8_t {
   kTrue,
-  kFalse,    // given as False; does not hold for an optional setting that is not set
-  kGiven,    // not empty, not unset
-  kOneOf,    // one of `values`
-  kNoneOf,   // none of `values`
-  kContains  // a list that contains `values`
+  kFalse,    // False was given; does not hold for an optional setting that is not set
+  kGiven,    // the setting has a value that is not empty
+  kOneOf,    // the value is one of `values`
+  kNoneOf,   // the value is none of `values`
+  kContains  // the value is a list that contains `values`
 };
 struct SettingState {
   std::string_view setting;
   StateKind kind = StateKind::kTrue;
-  std::string_view values = {};  // "a|b" for kOneOf and kNoneOf
+  std::string_view values = {};  // values "a|b" for kOneOf and kNoneOf, one value for kContains
 };
 
-// Two states that exclude each other. resolve_arguments() refuses them, and the schema of settings files states them.
+// Two states of settings that exclude each other. resolve_arguments() refuses them, and the JSON Schema of settings
+// files contains the same rule.
 struct Exclusion {
   SettingState first, second;
-  std::string_view message;  // {0} and {1}: the settings with their values
+  // error message in which {0} and {1} stand for the two settings with their values
+  std::string_view message;
 };
 std::span<const Exclusion> exclusions();
 bool holds(const Arguments& arguments, const SettingState& state);
-// Refuses settings for which both states of a row hold. Errors: kUsage.
+// Throws if both states of this rule hold. Errors: kUsage.
 void check_exclusion(const Arguments& arguments, const Exclusion& row);
-// Refuses settings for which both states of any row hold. Errors: kUsage, for the first such row.
+// Throws if both states of any rule hold. Errors: kUsage, for the first such rule.
 void check_exclusions(const Arguments& arguments);
 
-// Splits the choices of "a|b|c".
+// Splits a list of choices "a|b|c" into its elements.
 std::vector<std::string_view> split_choices(std::string_view choices);
 
-// Applies did_you_mean() to the names of settings. It also knows a few names of other tools, such as lr.
+// Returns did_you_mean() for the name of a setting. It also knows a few names of other programs, such as lr.
 std::string did_you_mean_setting(std::string_view name);
 
-// Formats the text of --help for a subset of the settings. arguments_help and command_help share it.
-// Thread-safe: pure functions.
+// The functions below format the text of --help for a subset of the settings. arguments_help() and command_help() use
+// them. Thread-safe: pure functions.
 
 // Formats the help as arguments_help does, for the settings that `is_wanted` selects. A group without a
 // selected setting gets a line that says so. Errors: kUsage for an unknown topic.
@@ -108,14 +111,15 @@ std::string help_of(std::string_view topic, const std::function<bool(const Argum
 // Returns true if the topic is the current or old name of one setting, not of a group.
 bool is_setting_topic(std::string_view topic);
 
-// Finds settings that were given but have no effect in a run because of other settings.
+// The function below finds settings that were given but have no effect in a run because of other settings.
 //
-// Settings that the program never uses are not covered here: their notes are in the table (arguments.inc).
-// Hugging Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
+// Settings that the program never uses are not covered here: their notes are in the table (arguments.inc). Hugging
+// Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
 
-// Returns one note per setting that was given to a command without effect, in the order of declaration: the setting, the reason why it
-// has no effect, and what would give it an effect. Settings that the command never uses are not among them; unused_note() names them.
-// Requires: resolve_arguments(arguments) was called.
+// Returns notes about settings that were given to a command but have no effect in it, in the order of declaration. A
+// note contains the setting, the reason why it has no effect, and what would give it an effect. Settings that the
+// command never uses are not included, because unused_note() names them. Requires: resolve_arguments(arguments) was
+// called.
 std::vector<std::string> idle_notes(const Arguments& arguments, RunCommand command = RunCommand::kTrain);
 
 }  // namespace plimsoll

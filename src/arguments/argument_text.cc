@@ -30,7 +30,7 @@ void append_wrapped(std::string& out, std::string_view text, size_t indent) {
   out += std::string(indent, ' ') + line + "\n";
 }
 
-// Returns the permitted values of a setting: its interval, its choices, or an empty string.
+// Returns the permitted values of a setting for help texts: an interval, a list of choices, or an empty string.
 std::string format_range(const ArgumentInfo& info) {
   if (info.range.find('|') == std::string_view::npos) return std::string(info.range);
   return fmt::format("{}", fmt::join(split_choices(info.range), ", "));
@@ -52,7 +52,7 @@ void append_setting(std::string& out, const ArgumentInfo& info) {
   append_wrapped(out, text, 8);
 }
 
-// Returns the names with one status in alphabetical order.
+// Returns the names of the settings with this status in alphabetical order.
 std::string names_with(ArgumentStatus status) {
   std::set<std::string_view> names;
   for (const ArgumentInfo& info : argument_table()) {
@@ -200,7 +200,7 @@ void append_group_page(std::string& out, ArgumentGroup group) {
   }
 }
 
-// Appends a table with the number of names per origin and status.
+// Appends a table with the number of settings by the origin of their names and by status.
 void append_counts(std::string& out) {
   out += "| from | implemented | no effect | refused | all |\n|---|---|---|---|---|\n";
   for (const ArgumentOrigin origin : {ArgumentOrigin::kTrainer, ArgumentOrigin::kScript,
@@ -240,7 +240,7 @@ void append_old_names_page(std::string& out) {
   }
 }
 
-// Normalizes a topic that is given as --learning-rate or learning_rate.
+// Converts a topic such as --learning-rate to the name learning_rate.
 std::string topic_name(std::string_view topic) {
   while (topic.starts_with('-')) topic.remove_prefix(1);
   std::string name(topic);
@@ -342,8 +342,8 @@ std::string arguments_json(const Arguments& arguments) {
   for (const Setting& setting : settings()) {
     if (!setting.is_secret()) object[std::string(setting.info.name)] = value_json(arguments, setting);
   }
-  // Readers of settings refuse bytes that are not valid UTF-8. If a program sets such a value directly, the
-  // bytes become U+FFFD.
+  // A program may set a value that is not valid UTF-8, which the parsers of settings would refuse. Its invalid bytes
+  // are written as U+FFFD.
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// Tests of help, the documentation page, dumps and differences.
+// Tests the texts made from settings: help, the documentation page, dumps and differences.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -51,7 +51,7 @@ TEST(ArgumentsText, PrintsResolvedValues) {
             "sead: unknown setting, did you mean 'seed'?");
 }
 
-// Returns settings that all differ from their defaults and are within their ranges.
+// Returns settings whose values all differ from the defaults and are within the permitted ranges.
 Arguments all_changed() {
   Arguments arguments;
   for (const Setting& setting : settings()) {

@@ -1,6 +1,6 @@
-// Fuzzes the readers of settings: the words of a command line, JSON files and YAML files. A finding is any
-// outcome other than settings or a usage error, and settings that change when they are written and read
-// again. The first byte selects the reader.
+// Fuzzes the parsers of settings: command lines, JSON files and YAML files. The first byte of an input selects the
+// parser. The fuzzer reports an error if a parser ends with anything but settings or a usage error, or if settings
+// change when they are written and parsed again.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
@@ -17,8 +17,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the words of a command line, one per line. Words that name files of settings are skipped because the fuzzer does not
-// use the file system, except to look for a configuration that --deepspeed or a similar setting names.
+// Returns the words of a command line, one per line of the input. Words that name settings files are skipped, because
+// the fuzzer must not read files, except for the configuration that --deepspeed or a similar setting names.
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream lines(text);

@@ -1,4 +1,4 @@
-// --help of the program and of its commands, and the manual pages.
+// Formats --help of the program and of its commands, and the manual pages.
 #include <algorithm>
 
 #include "arguments/argument_table.h"
@@ -51,7 +51,7 @@ struct HelpRow {
   std::string help;
 };
 
-// Returns the rows of the command's help: its own options, and the most common settings if it takes settings of runs.
+// Returns the rows of the command's help: its options and, if it takes settings of a run, the most common settings.
 std::vector<HelpRow> rows_of(const CommandInfo& command) {
   std::vector<HelpRow> rows;
   for (const CommandOption& option : command.options) {
@@ -72,7 +72,8 @@ std::string groups() {
   return list;
 }
 
-// Escapes a text for roff, in which a backslash and a leading dot have a meaning, and a dash would become a hyphen.
+// Escapes a text for roff, in which a backslash and a dot at the start of a line have a meaning, and in which a dash
+// would be printed as a hyphen.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -115,7 +116,7 @@ std::string roff_of_settings(RunCommand command) {
   return out;
 }
 
-// The texts of an exit code for the screen of --help, which has few lines, and for the manual page.
+// The description of an exit code: a brief one for --help, which has few lines, and a complete one for the manual page.
 struct ExitCodeText {
   std::string_view brief;
   std::string_view complete;

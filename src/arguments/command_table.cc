@@ -1,4 +1,4 @@
-// The table of commands as data, and the reading of their command lines.
+// The table of commands as data, and the parser of their command lines.
 #include <algorithm>
 
 #include "arguments/argument_table.h"
@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Splits the options of a usage line into its forms. A "|" separates two forms only after "]" or "train" and before two dashes; a "|"
-// inside a choice such as a|b separates nothing.
+// Splits a usage line into its alternative forms, which are separated by "|". Only a "|" after "]" or "train" and
+// before two dashes separates forms; a "|" within choices such as a|b does not.
 std::vector<std::string_view> split_forms(std::string_view words) {
   std::vector<std::string_view> forms;
   for (size_t at = words.find("]|--"); at != std::string_view::npos || !words.empty();
@@ -26,7 +26,7 @@ std::vector<std::string_view> split_forms(std::string_view words) {
 }
 
 std::vector<CommandInfo> make_table() {
-  // The values of the column `settings` in commands.inc.
+  // The names that the column `settings` of commands.inc may contain.
   constexpr std::optional<RunCommand> kNone = std::nullopt;
   constexpr std::optional<RunCommand> kTrain = RunCommand::kTrain;
   constexpr std::optional<RunCommand> kPlan = RunCommand::kPlan;

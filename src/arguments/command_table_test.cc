@@ -37,7 +37,7 @@ std::string error_of(std::string_view command, const Words& words) {
   return {};
 }
 
-// Checks that a text fits on one screen of a terminal with 24 lines, of which the last is the next prompt.
+// Checks that a text fits on one screen of a terminal with 24 lines. The last line is needed for the next prompt.
 void expect_one_screen(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
   EXPECT_LE(lines.size(), 23u) << text;
@@ -59,7 +59,7 @@ TEST(Commands, HelpFitsOnAScreen) {
     if (!command.settings) continue;
     EXPECT_NE(screen.find("groups: model, data, run"), std::string::npos);
     EXPECT_NE(screen.find("--help all explain arguments"), std::string::npos);
-    // A setting that a screen shows has an effect on the command.
+    // A setting that the help of a command shows must have an effect on this command.
     for (const CommonSetting& common : command.common)
       EXPECT_TRUE(is_used_by(*command.settings, common.name)) << common.name;
   }
@@ -149,7 +149,8 @@ TEST(Commands, WrongWordsAreNamed) {
             "inspect: --quoting: 'minimum' is not one of minimal, none, did you mean 'minimal'?");
 }
 
-// Every command, every option and every implemented setting of a command is in every completion.
+// The completion script of every shell must contain every command, every option and every implemented setting of a
+// command.
 TEST(Completion, KnowsEverything) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     SCOPED_TRACE(shell);
@@ -173,8 +174,7 @@ TEST(Completion, KnowsEverything) {
   EXPECT_THROW(shell_completion(""), Error);
 }
 
-// Completion offers the names that the caller passes for a setting, in addition to folders if the setting takes a
-// folder.
+// Completion must offer the names that the caller passes for a setting, and also folders if the setting takes a folder.
 TEST(Completion, OffersTheNamesThatItIsGiven) {
   const ValueNames names{{"config_name", {"some-preset"}},
                          {"device", {"cpu"}},

@@ -1,5 +1,5 @@
-// The settings that exclude each other, two at a time. resolve_arguments() refuses what a row excludes, and the JSON Schema
-// of settings files (settings_schema.cc) states the same rows, so that an editor marks them.
+// The table of pairs of settings that exclude each other. resolve_arguments() refuses what a row excludes, and the JSON
+// Schema of settings files (settings_schema.cc) states the same rows, so that an editor marks them.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Is = StateKind;
 
-// {0} and {1} are the settings with their values.
+// Messages, in which {0} and {1} stand for the two settings with their values.
 constexpr std::string_view kEachOther = "{0} and {1} exclude each other; give one of them";
 constexpr std::string_view kFullRecompute =
     "{0} means --recompute full, and {1} excludes it; give one of them";
@@ -176,8 +176,8 @@ const Setting& setting_of(const SettingState& state) {
   return *setting;
 }
 
-// Returns the setting as the user gives it: "--fp16", "--recompute full"; a size, which is written in many ways, without its
-// value.
+// Returns the setting for a message as the user gave it: "--fp16", "--recompute full". A size is shown without its
+// value, because it can be written in many ways.
 std::string described(const SettingState& state, const std::string& value) {
   if (state.kind == StateKind::kTrue || setting_of(state).info.unit == "bytes")
     return fmt::format("--{}", state.setting);

@@ -25,7 +25,7 @@ bool is_equal_word(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-// Returns the number in a text, or nothing.
+// Converts a text to a number; returns nothing if it is not one.
 std::optional<double> number_of(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -33,12 +33,13 @@ std::optional<double> number_of(std::string_view text) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-// Returns the integer in a text such as "2" or "5e8", or an empty text.
+// Converts a text such as "2" or "5e8" to an integer without exponent; returns an empty text if it is not an integer.
 std::string integer_text(std::string_view text) {
   int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
   if (error == std::errc() && end == text.data() + text.size()) return fmt::format("{}", integer);
-  constexpr double kMost = 9007199254740992.0;  // 2^53: larger doubles may not be the number that was written
+  // 2^53: above it, a double may differ from the integer that was written
+  constexpr double kMost = 9007199254740992.0;
   const std::optional<double> number = number_of(text);
   if (!number || std::floor(*number) != *number || std::abs(*number) > kMost) return {};
   return fmt::format("{}", static_cast<int64_t>(*number));
@@ -64,8 +65,8 @@ std::string_view expected_type(KeyType type) {
   return "an object";
 }
 
-// Returns the values of the scalar in the command-line form of its type, or an empty text if it has another type. YAML has no
-// types, so that a text may be a flag or a number.
+// Returns the value of a key as a text of the command line, or an empty text if it has another type. YAML values have
+// no fixed types, so a text may stand for a flag or a number.
 std::string scalar_text(KeyType type, const Json& value) {
   const bool is_text = value.is_string();
   std::string text = is_text ? value.get<std::string>() : value.dump();
@@ -92,22 +93,22 @@ std::string scalar_text(KeyType type, const Json& value) {
   return {};
 }
 
-// Returns a value for a message, shortened if it is long.
+// Returns a value of a configuration for a message, shortened if it is long.
 std::string shown_value(const Json& value) {
   constexpr size_t kShown = 60;
-  // Only ASCII, so that a cut text does not end within a character.
+  // Characters that are not ASCII are escaped, so that the cut does not divide a character.
   const std::string text = value.dump(-1, ' ', true);
   return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
 }
 
-// Returns true if a section requests nothing: it is empty or disabled.
+// Returns true if a section of a configuration is empty or contains "enabled": false.
 bool is_disabled(const Json& section) {
   if (section.empty()) return true;
   const auto enabled = section.find("enabled");
   return enabled != section.end() && scalar_text(KeyType::kFlag, *enabled) == "False";
 }
 
-// Reads the keys of one configuration.
+// Reads all keys of one configuration.
 class Reader {
  public:
   Reader(const ForeignKeys& table, std::string_view name) : table_(table) { config_.name = name; }
@@ -162,7 +163,7 @@ class Reader {
     }
   }
 
-  // Reads a section whose keys the table does not list.
+  // Reads a section that the table of keys has only as a whole, so that its keys are not checked.
   void read_section(const ForeignKey& key, const std::string& path, const Json& value) {
     if (value == Json(false)) return;
     if (!value.is_object()) fail_type(path, "an object", value);
@@ -223,8 +224,8 @@ class Reader {
   ForeignConfig config_;
 };
 
-// For keys that the configuration of a DeepSpeed schedule does not have: sets what DeepSpeed's default requests, or adds a note that this
-// program differs from the default.
+// Handles keys that are missing in the schedule of a DeepSpeed configuration: sets the value that DeepSpeed uses by
+// default, or adds a note that this program's default differs.
 void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   const auto sets = [&](std::string_view setting) {
     return std::ranges::find(config.values, setting, &ForeignValue::setting);
@@ -242,20 +243,21 @@ void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   if (type->text == "cosine_with_min_lr" && sets(kLeast) == config.values.end()) {
     ForeignValue least = *type;
     least.setting = kLeast;
-    least.text = "0.0001";  // the default of DeepSpeed's cos_min_ratio
+    least.text = "0.0001";  // default value of cos_min_ratio in DeepSpeed
     config.values.push_back(std::move(least));
   }
 }
 
-// Joins the device of the optimizer's states with the folder that DeepSpeed names in a key of its own. The folder has no
-// effect for other devices. Errors: kUsage for the device nvme without a folder.
+// DeepSpeed has one key for the device of the optimizer states and another for their folder, while --offload_optimizer
+// contains both. This function joins them. The folder has no effect for other devices than nvme. Errors: kUsage for the
+// device nvme without a folder.
 void join_nvme_path(ForeignConfig& config) {
   const auto value_of = [&](std::string_view path) {
     return std::ranges::find_if(config.values, [&](const ForeignValue& value) {
       return value.key != nullptr && value.key->path == path;
     });
   };
-  // The placeholder that the table of keys uses for the device nvme. It is replaced by "nvme:" and the folder.
+  // A placeholder in the table of keys for the device nvme. It is replaced by "nvme:" and the folder.
   constexpr std::string_view kNvmeFolder = "nvme:FOLDER";
   constexpr std::string_view kPath = "zero_optimization.offload_optimizer.nvme_path";
   const auto device = value_of("zero_optimization.offload_optimizer.device");

@@ -16,19 +16,20 @@
 
 namespace plimsoll {
 
-// The value of one key of another program's configuration, and the setting of Plimsoll that it becomes.
+// The value of one key of another program's configuration, and the setting of Plimsoll that it sets.
 struct ForeignValue {
   const ForeignKey* key = nullptr;
-  std::string where;    // the place in messages: "--deepspeed ds.json: 'optimizer.params.lr'"
-  std::string shown;    // the value as the configuration has it: 3e-5
-  std::string setting;  // "learning_rate", or "optim_args.momentum"
-  std::string text;     // the value of the setting in command-line form
+  std::string where;    // name of the key in messages: "--deepspeed ds.json: 'optimizer.params.lr'"
+  std::string shown;    // the value as it is written in the configuration, such as 3e-5
+  std::string setting;  // the setting, such as "learning_rate" or "optim_args.momentum"
+  std::string text;     // the value of the setting, written as on the command line
 };
 
 struct ForeignConfig {
-  std::string name;                  // start of messages: "--deepspeed ds.json"
-  std::vector<ForeignValue> values;  // one per key that sets a setting, in the order of the text
-  std::vector<std::string> unused;   // full names of the keys without effect
+  std::string name;  // start of error messages, such as "--deepspeed ds.json"
+  // one element per key that sets a setting, in the order of the configuration
+  std::vector<ForeignValue> values;
+  std::vector<std::string> unused;  // full names of the keys that have no effect
   std::vector<std::string> notes;
 };
 
@@ -39,16 +40,17 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
 // Reads the value of --fsdp: "full_shard auto_wrap", "true", or a JSON list of options.
 ForeignConfig read_fsdp_options(std::string_view text);
 
-// The result of replace_foreign_configs().
+// The notes and origins of the settings that replace_foreign_configs() has set.
 struct Replacement {
   std::vector<std::string> notes;
-  // For each setting that it set: the key that the value comes from, for messages.
+  // For each setting that was set: the configuration's key that set it, for messages.
   std::map<std::string, std::string> places;
 };
 
-// Replaces the settings that name configurations by the settings that these request, so that saved settings do not refer to
-// files. `given` contains the names of the settings that the user gave; if it is null, those are the settings that differ from
-// their defaults. Errors: kUsage, also if a value contradicts a setting that was given.
+// Replaces the settings that name configurations (such as --deepspeed) by the settings that the configurations request,
+// so that saved settings do not refer to files. `given` contains the names of the settings that the user gave; if it is
+// null, those are the settings that differ from their defaults. Errors: kUsage, also if a value contradicts a setting
+// that was given.
 Replacement replace_foreign_configs(Arguments& arguments, const std::set<std::string>* given);
 
 }  // namespace plimsoll

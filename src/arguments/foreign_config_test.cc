@@ -23,7 +23,8 @@ using Names = std::vector<std::string>;
 
 const ForeignKeys* const kTables[] = {&deepspeed_keys(), &fsdp_keys(), &fsdp_options(), &parallelism_keys()};
 
-// A configuration of stage 2 in which Trainer's arguments decide.
+// A DeepSpeed configuration of ZeRO stage 2 with the value "auto" in most keys, which means the value of Trainer's
+// argument.
 constexpr const char* kStage2 = R"({
   "bf16": {"enabled": "auto"},
   "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16,
@@ -43,7 +44,7 @@ constexpr const char* kStage2 = R"({
   "wall_clock_breakdown": false
 })";
 
-// A DeepSpeed configuration of ZeRO stage 3 that states its values instead of "auto".
+// A DeepSpeed configuration of ZeRO stage 3 with values instead of "auto".
 constexpr const char* kStage3 = R"({
   "bf16": {"enabled": true},
   "optimizer": {"type": "Adam", "params": {"lr": 3e-5, "betas": [0.8, 0.99], "eps": 1e-7,
@@ -69,7 +70,7 @@ constexpr const char* kStage3 = R"({
   "tensor_parallel": {"autotp_size": 1}
 })";
 
-// Returns the settings that these words change.
+// Returns the settings that differ from their defaults after this command line was parsed, as "name=value".
 Names changed_by(const Names& words) {
   Names names;
   for (const ArgumentDifference& each : diff_arguments(Arguments{}, parse(words).arguments))
@@ -81,7 +82,7 @@ std::string deepspeed_error(const std::string& text) {
   return usage_error([&] { read_foreign_config(deepspeed_keys(), text, "ds.json"); });
 }
 
-// Returns a configuration in which the key has this value.
+// Returns a configuration as JSON that contains only this key, in its sections, with this value.
 std::string config_with(std::string_view path, const nlohmann::ordered_json& value) {
   nlohmann::ordered_json inner = value;
   while (true) {
@@ -94,7 +95,8 @@ std::string config_with(std::string_view path, const nlohmann::ordered_json& val
   }
 }
 
-// Returns a value of the key's type that requests something, unlike the values that the table accepts without effect.
+// Returns a value of the key's type that requests something, so that it differs from values that are accepted because
+// they have no effect.
 nlohmann::ordered_json sample_of(const ForeignKey& key) {
   const bool is_true_inert = key.values == "true";
   switch (key.type) {
@@ -218,7 +220,8 @@ TEST(Deepspeed, AConfigurationOfStage3SetsArguments) {
                    "warmup_steps=100", "weight_decay=0.01", "adam_beta1=0.8", "adam_beta2=0.99",
                    "adam_epsilon=1e-07", "gradient_accumulation_steps=4", "max_grad_norm=0.5", "bf16=True",
                    "zero_stage=3", "stage3_param_persistence_threshold=1000000"}));
-  // Equal arguments are no contradiction, and several names select one optimizer.
+  // Arguments with the same values as the configuration must not be refused. Two names of the same optimizer count as
+  // equal.
   const Names equal{"--deepspeed", kStage3,        "--bf16", "--learning_rate", "0.00003", "--optim",
                     "adamw_torch", "--zero_stage", "3",      "--warmup_steps",  "100"};
   EXPECT_EQ(changed_by(equal).size(), 14u);
@@ -275,7 +278,7 @@ TEST(Deepspeed, AContradictionIsOneErrorThatNamesBoth) {
   EXPECT_EQ(changed_by({"--deepspeed", steps, "--max_steps", "1000"}), Names{"max_steps=1000"});
 }
 
-// A program that fills in the settings itself gives those that differ from their defaults.
+// If a program fills in Arguments itself, the settings that differ from their defaults must count as given by the user.
 TEST(Deepspeed, AProgramGivesWhatItChanges) {
   Arguments arguments;
   arguments.deepspeed = R"({"zero_optimization": {"stage": 2}, "gradient_clipping": 0.5})";
@@ -283,7 +286,8 @@ TEST(Deepspeed, AProgramGivesWhatItChanges) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0], "--deepspeed sets --zero_stage 2, --max_grad_norm 0.5");
   EXPECT_EQ(arguments.deepspeed, "");
-  // Saved settings contain the resolved settings and do not refer to the configuration's file.
+  // After parsing, the settings must contain the values of the configuration and must not refer to its file, so that
+  // they can be saved.
   Arguments again = arguments_from_json(arguments_json(arguments));
   EXPECT_EQ(again, arguments);
   EXPECT_TRUE(resolve_arguments(again).empty());
@@ -293,7 +297,8 @@ TEST(Deepspeed, AProgramGivesWhatItChanges) {
             std::string::npos);
 }
 
-// A rule between settings names the key from which a setting comes.
+// If a configuration sets a setting that a rule between settings refuses, the message must name the key of the
+// configuration.
 TEST(Deepspeed, LaterRulesNameTheKey) {
   const std::string message = error_of(
       {"--deepspeed", R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"});
@@ -311,7 +316,7 @@ TEST(Deepspeed, LaterRulesNameTheKey) {
                   .starts_with("--deepspeed: 'zero_optimization.stage': 4 is outside [0, 3]"));
 }
 
-// DeepSpeed names the folder of the states in the key nvme_path, before or after the key device.
+// In DeepSpeed, the key nvme_path names the folder of the states. It may precede or follow the key device.
 TEST(Deepspeed, TheDeviceNvmeIsJoinedWithItsFolder) {
   for (const char* section : {R"({"device": "nvme", "nvme_path": "/nvme/a b"})",
                               R"({"nvme_path": "/nvme/a b", "device": "nvme"})"}) {
@@ -402,7 +407,8 @@ TEST(Deepspeed, AFileIsNamedInEveryMessage) {
             "--deepspeed " + path + ": cannot read settings: the file does not exist");
 }
 
-// YAML has no types of its own, and a contradiction names the lines of both settings.
+// YAML values have no fixed types, so words must be converted to the type of the key. If a settings file contradicts
+// itself, the message must name the lines of both settings.
 TEST(Deepspeed, ASettingsFileMayContainTheConfiguration) {
   const std::string path = std::string(PLIMSOLL_BINARY_DIR) + "/foreign_config_test.yaml";
   std::ofstream(path) << "deepspeed:\n  zero_optimization:\n    stage: 2\n    reduce_bucket_size: 5e8\n"
@@ -459,7 +465,8 @@ TEST(Fsdp, TheConfigurationIsReadWithTheOptions) {
             Names{"zero_stage=2"});
   EXPECT_EQ(changed_by({"--fsdp", "True", "--fsdp_config", R"({"fsdp_sharding_strategy": 2})"}),
             Names{"zero_stage=2"});
-  // FSDP's activation_checkpointing false does not contradict Trainer's gradient_checkpointing, which is another setting.
+  // FSDP's activation_checkpointing: false must not contradict Trainer's gradient_checkpointing, which is another
+  // setting.
   EXPECT_EQ(changed_by({"--fsdp", "full_shard", "--fsdp_config", R"({"activation_checkpointing": false})",
                         "--gradient_checkpointing"}),
             (Names{"gradient_checkpointing=True", "recompute=full", "zero_stage=3"}));

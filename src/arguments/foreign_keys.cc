@@ -28,14 +28,14 @@ constexpr std::array kParallelismKeys = {
 };
 #undef PLIMSOLL_KEY
 
-// Returns "a.b" for "a.b.c", and an empty text for "a".
+// Returns the section of a key: "a.b" for "a.b.c", and an empty text for "a".
 std::string_view section_of(std::string_view path) {
   const size_t dot = path.rfind('.');
   return dot == std::string_view::npos ? std::string_view{} : path.substr(0, dot);
 }
 
 std::string_view name_of(std::string_view path) {
-  return path.substr(path.rfind('.') + 1);  // without a dot rfind() is npos, and npos + 1 is 0
+  return path.substr(path.rfind('.') + 1);  // if there is no dot, rfind() returns npos, and npos + 1 is 0
 }
 
 std::string escaped_text(std::string_view text) {
@@ -47,7 +47,7 @@ std::string escaped_text(std::string_view text) {
   return result;
 }
 
-// Returns the values of a key and of its setting: "AdamW: adamw_torch, Lion: lion_32bit".
+// Lists the values of a key with the values of the setting that they become: "AdamW: adamw_torch, Lion: lion_32bit".
 std::string listed_values(std::string_view values) {
   std::string text;
   for (const std::string_view pair : split_choices(values)) {
@@ -133,12 +133,13 @@ bool is_section(const ForeignKeys& table, std::string_view path) {
 std::string did_you_mean_key(const ForeignKeys& table, std::string_view path) {
   std::vector<std::string_view> siblings, all;
   for (const ForeignKey& key : table.keys) {
-    // If a key of this name exists in another section, the suggestion is the full name with that section.
+    // If another section has a key of this name, the suggestion is its full name with the section.
     if (name_of(key.path) == name_of(path)) return did_you_mean(key.path, {key.path});
     if (key.path.ends_with('*')) continue;
     all.push_back(key.path);
     if (section_of(key.path) == section_of(path)) siblings.push_back(key.path);
-    // Sections at the level of the unknown key are candidates, too: "zero_optimization" for an unknown key at the top level.
+    // Sections next to the unknown key are suggested too: for example "zero_optimization" for an unknown key at the top
+    // level.
     for (std::string_view section = section_of(key.path); !section.empty(); section = section_of(section))
       if (section_of(section) == section_of(path)) siblings.push_back(section);
   }

@@ -14,43 +14,45 @@ namespace plimsoll {
 
 enum class KeyType : uint8_t {
   kFlag,
-  kInteger,  // a whole number, also one such as 5e8
+  kInteger,  // a whole number, which may be written as 5e8
   kNumber,
   kText,
   kNumbers,  // a list of numbers
   kAny,
-  kSection,  // an object whose keys are not in the table; "enabled": false disables it
+  kSection,  // an object whose keys are not listed in the table; it is disabled by "enabled": false
 };
 
-// The use of the value of a key. The value null, and "auto" for everything but a section, mean the value of
-// the argument.
+// The use of the value of a key. If the value is null or, except for sections, "auto", the corresponding argument of
+// the command line determines the setting.
 enum class KeyUse : uint8_t {
-  kSets,      // sets a setting; another value of a setting that the user gave is an error
-  kEquals,    // must be equal to the value of a setting
-  kSize,      // states how many ranks share the work, together with other keys
-  kNoEffect,  // has no effect, which a note states
-  kRefused,   // is an error unless it is one of `values`
+  kSets,      // sets a setting; if the user gave another value for the setting, this is an error
+  kEquals,    // its value must be equal to that of a setting
+  kSize,      // states, together with other keys, how many ranks there are and what they divide
+  kNoEffect,  // has no effect, and a note says so
+  kRefused,   // any value that is not in `values` is an error
 };
 
-// A key of a configuration.
+// A key of a configuration of another program.
 struct ForeignKey {
-  std::string_view path;  // "zero_optimization.stage"; "compile.*" means all other keys of a section
+  // such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
+  std::string_view path;
   KeyType type;
   KeyUse use;
-  // For kSets, kEquals and kSize: the setting; "adam_beta1|adam_beta2" for a list; "optim_args.momentum" for a key of a
-  // key=value setting.
+  // The setting, for kSets, kEquals and kSize. "adam_beta1|adam_beta2" if the value is a list; "optim_args.momentum" if
+  // the setting is a list of key=value pairs.
   std::string_view setting;
-  // For kSets: the value of the setting for each value of the key, "cpu=True|none="; nothing after = keeps the setting.
-  // Empty: the value itself. For kRefused: the values that request nothing, "0|1".
+  // For kSets: pairs of a value of the key and the value of the setting, as in "cpu=True|none=". If nothing follows
+  // "=", the setting is not changed. If `values` is empty, the setting gets the value of the key. For kRefused: the
+  // values that are accepted because they request nothing, as in "0|1".
   std::string_view values;
-  // The reason of an effect that is missing or refused, or of a value that is not in `values`.
+  // The reason why the key has no effect or is refused, or why only the values in `values` are accepted.
   std::string_view note;
 };
 
-// A table of keys, and the argument that names the configuration.
+// A table of keys, and the argument that names the configuration with these keys.
 struct ForeignKeys {
-  std::string_view argument;  // name of the argument: "deepspeed"
-  std::string_view prefix;    // names of keys may begin with this: "fsdp_"
+  std::string_view argument;  // name of the argument, such as "deepspeed"
+  std::string_view prefix;    // optional prefix of the names of keys, such as "fsdp_"
   std::span<const ForeignKey> keys;
 };
 
@@ -59,11 +61,12 @@ const ForeignKeys& fsdp_keys();
 const ForeignKeys& fsdp_options();
 const ForeignKeys& parallelism_keys();
 
-// Returns the row of a key; if it has none, the row that covers all other keys of its section; otherwise null.
+// Returns the row for a key. If there is none, returns the row that covers all other keys of its section, otherwise
+// null.
 const ForeignKey* find_key(const ForeignKeys& table, std::string_view path);
 // Returns true if the table has keys in this section.
 bool is_section(const ForeignKeys& table, std::string_view path);
-// Returns ", did you mean 'x'?" for the key nearest to an unknown one, or an empty string.
+// Returns ", did you mean 'x'?" for the known key that resembles an unknown key most, or an empty string.
 std::string did_you_mean_key(const ForeignKeys& table, std::string_view path);
 
 // Returns the part of docs/ARGUMENTS.md that lists all keys.

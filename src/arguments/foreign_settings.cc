@@ -1,4 +1,5 @@
-// Sets what the configurations of other programs request, and compares it with the settings that the user gave.
+// Sets the settings that configurations of other programs request, and refuses values that contradict settings that the
+// user gave.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -34,7 +35,7 @@ std::optional<double> parsed_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// Returns true if two values of a setting mean the same. Several names select one optimizer.
+// Returns true if two values of a setting have the same meaning, such as two names of one optimizer.
 bool are_equal(const Setting& setting, const std::string& a, const std::string& b) {
   if (a == b) return true;
   if (setting.info.name == "optim") {
@@ -72,7 +73,7 @@ class Replacer {
     const auto is_stage = [](const ForeignValue& value) { return value.setting == "zero_stage"; };
     const bool has_stage =
         std::ranges::any_of(options.values, is_stage) || std::ranges::any_of(config.values, is_stage);
-    // Without a strategy, FSDP divides weights, gradients and states.
+    // If --fsdp names no sharding strategy, FSDP divides weights, gradients and optimizer states.
     if (!has_stage) {
       options.values.push_back({.key = nullptr,
                                 .where = "--fsdp",
@@ -113,7 +114,8 @@ class Replacer {
     }
   }
 
-  // Sets a setting that the user did not give, and notes a contradiction otherwise.
+  // Sets a setting that the user did not give. If the user gave another value, remembers the contradiction for
+  // finish().
   void apply(const ForeignValue& value) {
     const size_t dot = value.setting.find('.');
     const std::string name = value.setting.substr(0, dot);
@@ -155,7 +157,8 @@ class Replacer {
     sets_.push_back(fmt::format("--{} {}", name, format_value(arguments_, *setting)));
   }
 
-  // Refuses contradictions, and notes what a configuration did.
+  // Throws if the configuration contradicts given settings. Otherwise adds notes about what the configuration set and
+  // which of its keys have no effect.
   void finish(const ForeignConfig& config, std::string_view remedy) {
     if (!contradictions_.empty())
       throw_error(ErrorCode::kUsage, "{}; {}", fmt::join(contradictions_, "; "), remedy);
@@ -170,7 +173,7 @@ class Replacer {
     result_.notes.insert(result_.notes.end(), config.notes.begin(), config.notes.end());
   }
 
-  // Checks keys that must be equal to the value of a setting, as KeyUse::kEquals states.
+  // Throws if a key whose use is KeyUse::kEquals differs from the value of its setting.
   void check_equal(const ForeignConfig& config) const {
     for (const ForeignValue& value : config.values) {
       if (value.key == nullptr || value.key->use != KeyUse::kEquals) continue;
@@ -183,13 +186,13 @@ class Replacer {
     }
   }
 
-  // Sets the number of ranks, and what they divide.
+  // Sets the number of ranks and what they divide, from the keys whose use is KeyUse::kSize.
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
     int64_t copies = 1, slices = 1, tensors = 1;
-    const ForeignValue* source = nullptr;  // the key that states the number of ranks with different batches
+    const ForeignValue* source = nullptr;  // The key that states the number of ranks with different batches.
     const ForeignValue* tensor_source =
-        nullptr;  // the key that states the number of ranks that divide layers
+        nullptr;  // The key that states the number of ranks of a tensor-parallel group.
     for (const ForeignValue& value : config.values) {
       int64_t size = 0;
       std::from_chars(value.text.data(), value.text.data() + value.text.size(), size);
@@ -203,8 +206,8 @@ class Replacer {
     }
     if (tensor_source != nullptr) {
       apply(*tensor_source);
-      // If only the size of a tensor-parallel group is stated, the number of ranks that the user gave determines the number of
-      // groups.
+      // If only the size of a tensor-parallel group is stated, the number of groups follows from the number of ranks
+      // that the user gave.
       if (source == nullptr && !is_given("nproc_per_node")) apply_ranks(*tensor_source, tensors);
     }
     if (source == nullptr) return;
@@ -250,7 +253,7 @@ class Replacer {
   const Arguments original_;
   const std::set<std::string>* given_;
   Replacement result_;
-  std::map<std::string, ForeignValue> keys_;  // the key that set each setting
+  std::map<std::string, ForeignValue> keys_;  // for each setting that was set, the key that set it
   std::vector<std::string> contradictions_;
   std::vector<std::string> sets_;
 };

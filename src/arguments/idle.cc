@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the reason why a setting that differs from its default has no effect, or an empty string if it has
-// one.
+// Returns the reason why a setting that differs from its default has no effect in these arguments, or an empty string
+// if it has an effect.
 using Reason = std::string (*)(const Arguments& arguments);
 
 struct IdleRule {
@@ -30,7 +30,7 @@ std::string of_few_bits(const Arguments& a) {
   return a.load_in_4bit || a.load_in_8bit ? "" : "without --load_in_8bit or --load_in_4bit";
 }
 
-// Returns the row of the optimizer, or null for a name that does not run.
+// Returns the row of the optimizer in the table, or null for a name that Plimsoll does not support.
 const OptimizerRow* optimizer_of(const Arguments& a) {
   const OptimizerName* name = find_optimizer_name(a.optim);
   return name == nullptr ? nullptr : find_optimizer_row(name->runs);
@@ -68,7 +68,8 @@ std::string of_evaluations(const Arguments& a) {
   return "without --eval_strategy steps or epoch";
 }
 
-// The rules in the order of declaration. An interval of 0 disables the action, so it is not reported.
+// The rules, in the order in which the settings are declared. They do not report an interval of 0, because it disables
+// an action and so has an effect.
 constexpr IdleRule kRules[] = {
     {"max_seq_length",
      [](const Arguments& a) -> std::string {
@@ -124,7 +125,7 @@ constexpr IdleRule kRules[] = {
     {"bnb_4bit_compute_dtype", of_four_bits},
     {"logging_steps",
      [](const Arguments& a) -> std::string {
-       // logging_steps is also the interval of evaluations if eval_steps is not set.
+       // logging_steps has an effect on evaluations too: it is their interval if eval_steps is not set.
        const bool paces_evaluations = a.eval_strategy == "steps" && a.eval_steps == a.logging_steps;
        if (a.logging_strategy == "steps" || a.logging_steps == 0.0 || paces_evaluations) return {};
        return fmt::format("with --logging_strategy {}; use --logging_strategy steps", a.logging_strategy);

@@ -1,5 +1,5 @@
-// Tests of settings that have no effect in combination with others: the note for each, and that no note
-// appears if the setting has an effect.
+// Tests the notes about settings that have no effect in combination with other settings: each must appear, and must not
+// appear if the setting has an effect.
 #include "arguments/argument_table.h"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ using test::parse;
 using Words = std::vector<std::string>;
 
 struct Case {
-  Words idle;        // settings without an effect
-  Words more;        // the settings they are combined with
-  Words counts;      // settings with which they have an effect
-  std::string note;  // the rest of the note after the name
+  Words idle;        // settings that have no effect in this case
+  Words more;        // other settings, which are the reason
+  Words counts;      // settings with which the settings in `idle` have an effect
+  std::string note;  // the expected note after the name of the setting
 };
 
 Words joined(const Words& a, const Words& b) {
@@ -148,7 +148,7 @@ TEST(IdleNotes, NothingIsSaidWhereTheSettingCounts) {
   }
 }
 
-// A value that resolve_arguments filled in was not given by the user.
+// A value that resolve_arguments() has filled in was not given by the user, so there must be no note about it.
 TEST(IdleNotes, FilledInSettingsGetNone) {
   for (const Words& words :
        {Words{"--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end"},

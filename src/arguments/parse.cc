@@ -1,4 +1,4 @@
-// Reads command lines into layers of settings.
+// Parses command lines into layers of settings (settings of one source, before they are converted to values).
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 bool is_option(std::string_view word) {
-  // Words such as "-1" and "-.5" are values and not options.
+  // Returns false for words such as "-1" and "-.5", which are values and not options.
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
          word[1] != '.';
 }
@@ -25,16 +25,17 @@ struct Option {
   std::string where;
   bool is_flag = false;
   bool is_list = false;
-  bool is_repeatable = false;    // the lists of repeated options are concatenated
-  bool may_stand_alone = false;  // a flag, or a text for which no value means True or its first choice
+  bool is_repeatable = false;  // if given several times, the lists are concatenated
+  // The option may be given without a value: a flag, or a text for which that means True or its first choice.
+  bool may_stand_alone = false;
   bool is_negated = false;
 };
 
-// For each setting, the file and line that it comes from; empty if it comes from the command line.
+// For each setting, the file and the line that it comes from; empty if it comes from the command line.
 using Places = std::map<std::string, std::string, std::less<>>;
 
-// Adds the origin of settings to a message that names them as on the command line. The position of the first
-// setting that comes from a file goes before the message, those of the others after it.
+// Adds file and line to a message about settings that come from files. The position of the first such setting is put
+// before the message, those of the others after it.
 std::string with_places(const std::string& message, const Places& places) {
   std::string first;
   std::string others;
@@ -99,7 +100,7 @@ class CommandLine {
     }
   }
 
-  // Every word after "--" is a positional argument.
+  // Handles a word after "--", which is always a positional argument.
   void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);
@@ -109,7 +110,8 @@ class CommandLine {
   }
 
   void read_positional(const std::string& word) {
-    // `predict` accepts texts as words. A word with a blank in it is taken as a text, not as the name of a file.
+    // `predict` accepts texts as positional arguments. A word that contains a blank is such a text, not the name of a
+    // file.
     const bool is_text = options_.allow_positionals && word.find(' ') != std::string::npos;
     if (is_argument_file(word) && !is_text) {
       files_.push_back(word);
@@ -153,9 +155,9 @@ class CommandLine {
     }
   }
 
-  // For an option whose value may be omitted: returns true if the next word is its value. That is the case for a word
-  // that is one of the option's choices, True or False, or similar to a choice; a similar word is then refused with a
-  // suggestion. Without choices, every word but the name of a settings file is its value.
+  // Returns true if the next word is the value of an option whose value may be omitted. It is if it is True, False, one
+  // of the option's choices or similar to a choice; a similar word is then refused with a suggestion. For an option
+  // without choices, any word but the name of a settings file is the value.
   bool takes_next(const Option& option) const {
     if (!has_value_next()) return false;
     const Setting* setting = find_setting(option.name);
@@ -234,15 +236,15 @@ class CommandLine {
   std::span<const std::string> words_;
   const ParseOptions& options_;
   size_t next_ = 0;
-  std::string last_flag_;  // a flag without a value before the current word
+  std::string last_flag_;  // the flag without a value directly before the current word
   std::vector<std::string> files_;
   std::vector<Assignment> layer_;
   Places places_;
   ParseResult result_;
 };
 
-// Refuses a file if a flag disables its use. This is checked here because resolve_arguments() cannot tell a flag that
-// was given from its default.
+// Refuses a file if a flag disables its use. This is checked here because resolve_arguments() cannot distinguish a flag
+// that was given as False from its default.
 void check_disabled_files(const ParseResult& result) {
   const auto check = [&](std::string_view flag, bool value, std::string_view name, const std::string& file) {
     if (value || file.empty() || !result.explicitly_set.contains(std::string(flag))) return;

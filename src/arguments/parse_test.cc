@@ -1,4 +1,4 @@
-// Compares the table with Hugging Face's names, and tests the reader of command lines.
+// Compares the table of settings with Hugging Face's names, and tests the parser of command lines.
 #include "plimsoll/arguments.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 using test::error_of;
 using test::parse;
 
-// The fields of transformers 5.23's TrainingArguments that its constructor accepts.
+// The names of all fields that the constructor of TrainingArguments accepts in transformers 5.23.
 constexpr std::array kTrainingArguments = {"output_dir",
                                            "per_device_train_batch_size",
                                            "num_train_epochs",
@@ -135,7 +135,7 @@ constexpr std::array kTrainingArguments = {"output_dir",
                                            "resume_from_checkpoint",
                                            "local_rank"};
 
-// The arguments of the script run_glue.
+// The arguments of Hugging Face's example script run_glue.
 constexpr std::array kRunGlue = {"model_name_or_path",
                                  "config_name",
                                  "tokenizer_name",
@@ -158,7 +158,7 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// The names in kTrainingArguments that releases after transformers 5.0 added. The documentation of 5.0 lists the other 110.
+// Names in kTrainingArguments that were added after Transformers 5.0. The documentation of 5.0 lists the other 110.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -202,7 +202,8 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
     if (const auto* real = std::get_if<double Arguments::*>(&setting.member)) {
       arguments.** real = std::numeric_limits<double>::quiet_NaN();
     } else {
-      // 1 is inside the interval of every real setting, and 3 inside that of every integer setting.
+      // The values of this test are permitted for all settings: 1 is within the interval of every real setting, and 3
+      // within that of every integer setting.
       const bool is_real = std::holds_alternative<std::optional<double> Arguments::*>(setting.member);
       set_from_text(arguments, setting, setting.info.unit == "bytes" ? "1B" : is_real ? "1" : "3", "x");
       EXPECT_THROW(set_from_text(arguments, setting, is_real ? "-1e9" : "-2", "x"), Error)
@@ -214,7 +215,7 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
   EXPECT_GT(num_intervals, 30);
 }
 
-// The common arguments of LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23).
+// The arguments of LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23) that users commonly set.
 TEST(ArgumentTable, KnowsTheNamesOfPeftAndBitsandbytes) {
   for (const char* name : {"r",
                            "target_modules",
@@ -261,7 +262,7 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
                                                    : "4");
     if (replaced == "lora_bias") words.back() = "none";
     const ParseResult result = parse_arguments(words);
-    // The names from PEFT are current names, so they cause no warning.
+    // Names of PEFT are not old names, so they must cause no warning.
     EXPECT_EQ(result.warnings.size(), old.kind == NameKind::kOld ? 1u : 0u) << old.name;
   }
 }
@@ -442,8 +443,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 
-// A refused setting accepts only its default, in upper or lower case. If the default is True or False, any word for
-// that value is accepted.
+// A setting that this version does not support must accept its default, in upper or lower case, and refuse all other
+// values. If the default is True or False, any word with that meaning is accepted.
 TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
                                                 {"--peft_type", "lora"},
@@ -493,7 +494,8 @@ TEST(ParseArguments, ResumeStandsAloneOrTakesAFolder) {
   EXPECT_EQ(parse({"--resume_from_checkpoint", "False"}).arguments.resume_from_checkpoint, "");
 }
 
-// An option with choices may be given without a value. A following word that is none of the choices is then not its value.
+// An option with choices may be given without a value. If the next word is not one of the choices, it must then not be
+// taken as the value.
 TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   const auto scores = [](const std::vector<std::string>& words) {
     return parse_arguments(words, {.allow_positionals = true}).arguments.scores;
@@ -512,7 +514,8 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
-// A command that takes texts still reads a settings file, unless the word contains blanks or follows "--".
+// For a command that accepts texts, a word that names a settings file is still read as one, unless it contains blanks
+// or follows "--".
 TEST(Parse, TextsAndSettingsFilesAreToldApart) {
   const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
                                        "settings.yaml",         "--x"};

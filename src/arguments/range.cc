@@ -22,7 +22,8 @@ struct Interval {
   bool low_open, high_open;
 };
 
-// Parses "[0, 1)". The table is part of the program, so an invalid text is a bug; a test parses all of them.
+// Parses an interval such as "[0, 1)". Intervals are part of the program, so an invalid one is a bug; a test parses all
+// of them.
 Interval parse_interval(std::string_view text) {
   const size_t comma = text.find(',');
   PLIMSOLL_CHECK(

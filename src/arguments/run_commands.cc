@@ -15,8 +15,8 @@ namespace {
 
 using Names = std::span<const std::string_view>;
 
-// Settings that only training uses. The groups "learning rate and schedule" and "saving and resuming" are
-// excluded as a whole.
+// Settings that only training uses. The settings in the groups "learning rate and schedule" and "saving and resuming"
+// belong to them too, but are not listed here.
 constexpr std::string_view kTrainingOnly[] = {
     "train_file",
     "max_train_samples",
@@ -102,7 +102,7 @@ constexpr std::string_view kEvaluationOnly[] = {
     "report_to",       "skip_memory_metrics", "stride",
 };
 
-// Settings that do not affect a plan: no size or operation depends on them, or they concern only the
+// Settings that do not affect a plan, because no size and no operation depends on them or because they concern only the
 // execution of a run.
 constexpr std::string_view kNotPlanned[] = {
     "run_name",
@@ -149,8 +149,8 @@ bool has(Names names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Checks that all names in the lists above are settings. Without this check, a misspelled name would count as used by
-// every command.
+// Checks that all names in the lists above are settings. Without this check, a misspelled name would have no effect:
+// every command would be considered to use the setting.
 bool names_exist() {
   for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
     for (std::string_view name : names)
@@ -160,7 +160,7 @@ bool names_exist() {
   return true;
 }
 
-// Settings that generation uses although they belong to other groups of the help.
+// Settings that text generation uses although the help lists them in other groups.
 constexpr std::string_view kGenerationToo[] = {"seed",
                                                "per_device_eval_batch_size",
                                                "output_dir",
@@ -270,12 +270,14 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
-    // The reader of arguments has already noted or refused settings without effect.
+    // Settings that this version does not use or refuses are skipped, because resolve_arguments() has already reported
+    // them.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
-    // Scripts give report_to to every command, to switch trackers off.
+    // report_to is skipped, because scripts pass it to every command to disable trackers.
     if (!is_here || name == "report_to") continue;
-    // A plan accepts the arguments of training, evaluation and prediction, because it may be made for a run of any of these. Those of
-    // text generation would need the plan of another phase.
+    // A plan accepts the arguments of training, evaluation and prediction, because it may be made for a run of any of
+    // these. Settings of text generation are reported as unused, because this plan does not contain the phase in which
+    // texts are generated.
     const bool is_noted = command == RunCommand::kPlan ? setting->info.group == ArgumentGroup::kGeneration
                                                        : !is_used(command, setting->info);
     if (is_noted) unused.push_back("--" + name);

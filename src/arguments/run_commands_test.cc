@@ -1,4 +1,4 @@
-// Tests of the settings that each command uses: help and notes.
+// Tests which settings each command uses: their help, and the notes about unused settings.
 #include "plimsoll/run_commands.h"
 
 #include <fmt/format.h>
@@ -106,7 +106,7 @@ TEST(RunCommands, OneNoteNamesWhatIsNotUsed) {
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"do_eval"}),
             "--do_eval has no effect here: predict neither trains nor evaluates");
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"seed", "test_file"}), "");
-  // These settings change the plan of a generation.
+  // These settings change the plan of a text generation, so there must be no note that they are unused.
   EXPECT_EQ(unused_note(RunCommand::kGenerate, {"disable_pass", "matmul_precision", "weight_copies"}), "");
   EXPECT_EQ(unused_note(RunCommand::kPlan, {"learning_rate"}), "") << "a plan takes the settings of train";
   EXPECT_EQ(unused_note(RunCommand::kEvaluate, {"push_to_hub", "torch_compile"}), "")

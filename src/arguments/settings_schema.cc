@@ -1,8 +1,9 @@
 // The JSON Schema of settings files, generated from the table of settings and the rules between two settings.
 //
-// It refuses what the reader of a JSON file refuses, except for what a schema cannot express: a number such as 1.0 is an
-// integer to it, rules about an order (a budget above a limit), and rules that depend on the command, the model or files.
-// YAML has no types of its own; there the reader also accepts "5" for a number and "yes" for a flag.
+// It refuses the same files as the parser of JSON files, with three exceptions that a schema cannot express: it accepts
+// a number such as 1.0 as an integer, it has no rules that compare two values (such as a budget above a limit), and it
+// has no rules that depend on the command, the model or files. In YAML files, whose values have no fixed types, the
+// parser also accepts "5" for a number and "yes" for a flag.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Adds the ends of an interval such as "[0, 1)".
+// Adds the bounds of an interval such as "[0, 1)" to a schema.
 void add_interval(Json& schema, std::string_view range) {
   if (range.empty() || range.find(", ") == std::string_view::npos ||
       range.find('|') != std::string_view::npos)
@@ -31,7 +32,7 @@ void add_interval(Json& schema, std::string_view range) {
     return value;
   };
   const auto add = [&](const char* name, double value) {
-    // Whole numbers are written without a fraction.
+    // A whole number is written without a fraction.
     if (value == static_cast<double>(static_cast<int64_t>(value))) {
       schema[name] = static_cast<int64_t>(value);
     } else {
@@ -44,9 +45,9 @@ void add_interval(Json& schema, std::string_view range) {
     add(range.back() == ')' ? "exclusiveMaximum" : "maximum", *high);
 }
 
-// Patterns of texts, in the syntax that JSON Schema and JavaScript share.
+// Regular expressions for values that are texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
-// Matches small sizes without a unit, which are refused because they are probably typing errors.
+// Matches sizes that are small and have no unit. They are refused, because they are probably typing errors.
 constexpr const char* kSmallSizePattern =
     R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
 constexpr int kLeastSize = 1 << 20;  // the smallest size that may be written without a unit
@@ -55,7 +56,7 @@ constexpr const char* kPairsPattern =
 constexpr const char* kDevicePattern = "^(?!cuda)[\\s\\S]|^cuda(:[0-9]{1,4})?$";
 constexpr const char* kLayerPattern = "^\\s*[0-9]{1,6}\\s*$";
 constexpr const char* kLayersPattern = "^[\\s,]*([0-9]{1,6}\\s*(,[\\s,]*|$))*$";
-// The words that bool_from_text() reads as False, and as True.
+// Patterns of the words that bool_from_text() reads as False and as True.
 constexpr const char* kNoPattern = "^([nN][oO]?|[fF]([aA][lL][sS][eE])?|[oO][fF][fF]|0)$";
 constexpr const char* kYesPattern = "^([yY]([eE][sS])?|[tT]([rR][uU][eE])?|[oO][nN]|1)$";
 
@@ -65,8 +66,8 @@ std::string in_upper_case(std::string_view text) {
   return result;
 }
 
-// Returns the schema of a setting with these choices. A setting with the choice "no" or "all" also accepts true and false, because YAML
-// reads a bare no as false.
+// Returns the schema of a setting with these choices. A setting with the choice "no" or "all" also accepts true and
+// false, because YAML converts an unquoted no to false.
 Json choices_schema(const Setting& setting, std::vector<std::string_view> choices) {
   const auto has = [&](std::string_view word) { return std::ranges::find(choices, word) != choices.end(); };
   const bool is_flag = setting.info.unit == "flag";
@@ -77,7 +78,7 @@ Json choices_schema(const Setting& setting, std::vector<std::string_view> choice
   for (const OldValue& old : old_values()) {
     if (old.setting == setting.info.name) values.push_back(old.value);
   }
-  // Also accepts upper case, as run_glue does.
+  // The names of tasks are also accepted in upper case, as by run_glue.
   if (setting.info.name == "task_name") {
     for (const std::string_view choice : choices) values.push_back(in_upper_case(choice));
   }
@@ -93,7 +94,7 @@ Json choices_schema(const Setting& setting, std::vector<std::string_view> choice
   return {{"anyOf", forms}};
 }
 
-// Returns the schema of a setting that has one value in this version: its default.
+// Returns the schema of a setting that this version does not support, so that it accepts only the default.
 Json refused_schema(const Setting& setting) {
   Json values = Json::array({nullptr, value_json(Arguments{}, setting)});
   if (setting.info.type == "flag" && values.back().is_null()) values.back() = false;
@@ -167,7 +168,8 @@ Json schema_of(const Setting& setting) {
   return schema;
 }
 
-// Returns the schema of an old name, whose value is that of its replacement, or a flag that requests one value.
+// Returns the schema of an old name. It takes the values of its replacement, or, if it is a flag that stands for one
+// value of the replacement, True and False.
 Json schema_of(const OldName& old) {
   const Setting* setting = find_setting(old.replacement);
   const std::string help =
@@ -186,7 +188,7 @@ Json schema_of(const OldName& old) {
   return schema;
 }
 
-// Returns the values that `state` allows, in the type of the setting.
+// Returns the values for which `state` holds, in the type of the setting.
 Json values_of(const SettingState& state, const Setting& setting) {
   Json values = Json::array();
   for (const std::string_view value : split_choices(state.values)) {
@@ -204,8 +206,8 @@ Json values_of(const SettingState& state, const Setting& setting) {
   return values;
 }
 
-// Returns the schema of an object of settings in which a setting has the given state. If the setting is absent or null, its default
-// decides.
+// Returns a schema that accepts a settings file if the setting in it has the given state. If the setting is absent or
+// null, its default decides.
 Json state_schema(const SettingState& state) {
   const Setting& setting = *find_setting(state.setting);
   const bool is_default_so = holds(Arguments{}, state);

@@ -1,4 +1,4 @@
-// Compares the JSON Schema of settings files with the reader: both accept or refuse the same files.
+// Compares the JSON Schema of settings files with the parser of settings: both must accept or refuse the same files.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -254,7 +254,8 @@ TEST(SettingsSchema, PythonsJsonschemaDecidesAsTheReader) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// Tests the schema without a program that validates it: the choices, ranges and exclusions that it states.
+// Tests the content of the schema directly, because the program that validates files with it may not be installed: it
+// must contain the choices, ranges and exclusions of all settings.
 TEST(SettingsSchema, StatesChoicesRangesAndExclusions) {
   const Json schema = Json::parse(settings_schema());
   const Json& properties = schema.at("properties");
@@ -272,8 +273,8 @@ TEST(SettingsSchema, StatesChoicesRangesAndExclusions) {
             R"({"properties":{"bf16":{"const":true}},"required":["bf16"]}]}})");
 }
 
-// Each row names existing settings, and the defaults of both settings never exclude each other, so that a run without settings is
-// accepted.
+// Each exclusion must name existing settings. The default values of two settings must never exclude each other, because
+// a run without settings would be refused.
 TEST(SettingsSchema, EveryExclusionIsOfSettingsAndAllowsTheDefaults) {
   for (const Exclusion& row : exclusions()) {
     for (const SettingState& state : {row.first, row.second})

@@ -1,4 +1,4 @@
-// Completion for shells, generated from the tables of commands and settings.
+// Generates the completion scripts of shells from the tables of commands and settings.
 #include <algorithm>
 
 #include "arguments/argument_table.h"
@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The kind of word that may follow an option. kNames: a name from a list that the program knows, such as the presets,
-// or a folder.
+// The kind of value that may follow an option. kNames is a name from a list that the program knows (such as the
+// presets) or a folder.
 enum class ValueKind : uint8_t { kNone, kText, kChoices, kNames, kFile, kFolder };
 
 struct Completed {
@@ -59,7 +59,8 @@ void take_names(const CommandInfo& command, const ValueNames& names, Completed& 
   row.choices.assign(it->second.begin(), it->second.end());
 }
 
-// Returns the options of a command: its own, then the settings that it uses. Requires: `names` outlives the result.
+// Returns the options of a command: first its own, then the settings of a run that it uses. Requires: `names` outlives
+// the result.
 std::vector<Completed> options_of(const CommandInfo& command, const ValueNames& names) {
   std::vector<Completed> rows;
   for (const CommandOption& option : command.options) rows.push_back(completed(option));
@@ -91,7 +92,7 @@ std::string command_names() {
   return names;
 }
 
-// Returns the options whose values are of one kind, as "--a|--b".
+// Returns the options with this kind of value as a pattern of a shell's case statement: "--a|--b".
 std::string pattern(const std::vector<Completed>& rows, ValueKind kind) {
   std::string names;
   for (const Completed& row : rows) {
@@ -160,7 +161,7 @@ complete -F _plimsoll plimsoll
 )";
 }
 
-// Escapes a text between single quotes of a shell, without the characters that zsh's _arguments interprets.
+// Escapes a text for use between single quotes in zsh, including the characters that zsh's _arguments interprets.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -206,7 +207,7 @@ std::string zsh_completion(const ValueNames& names) {
   for (const CommandInfo& command : command_table()) {
     out += fmt::format("    {})\n      _arguments -S \\\n", command.name);
     for (const Completed& row : options_of(command, names)) {
-      // A trailing "=" tells zsh that the value may also follow as --name=value.
+      // A trailing "=" tells zsh that the value may be given as --name=value or as the next word.
       out += fmt::format("        '--{}{}[{}]{}' \\\n", row.name, row.kind == ValueKind::kNone ? "" : "=",
                          zsh_text(row.help), zsh_action(row));
     }
@@ -217,7 +218,8 @@ std::string zsh_completion(const ValueNames& names) {
   }
   return out +
          "  esac\n}\n"
-         // zsh either finds the file in fpath and runs it as the body of the function, or the user sources it.
+         // zsh can load the script in two ways: it finds the file in fpath and runs it as the body of the function, or
+         // the user sources it.
          "if [[ ${funcstack[1]} == _plimsoll ]]; then\n  _plimsoll \"$@\"\nelse\n  compdef _plimsoll "
          "plimsoll\nfi\n";
 }

@@ -63,7 +63,7 @@ struct ByteSuffix {
   std::string_view name;
   double factor;
 };
-// A single letter is a power of two, as in other tools that take a memory limit.
+// A suffix of one letter means a power of two (k is 1024), as in other tools that take a memory limit.
 constexpr double kKi = 1024.0;
 constexpr std::array<ByteSuffix, 14> kByteSuffixes = {{{"", 1},
                                                        {"b", 1},
@@ -88,20 +88,20 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
   const auto count = number_from_text<double>(trimmed(text.substr(0, letters)));
   if (found == kByteSuffixes.end() || !count) return std::nullopt;
   const double bytes = std::floor(*count * found->factor);
-  // 2^63 is exact in double; the largest int64 is not.
+  // The comparison uses 2^63, which a double represents exactly, unlike the largest int64_t.
   if (!(bytes < 9223372036854775808.0)) return std::nullopt;
   return static_cast<int64_t>(bytes);
 }
 
-// Smaller sizes need a unit, because "--memory_limit 16" hardly means 16 bytes.
+// Smaller sizes need a unit, because a user who writes "--memory_limit 16" probably does not mean 16 bytes.
 constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
-// Returns true if a size can only be written with a unit.
+// Returns true if a size of this setting needs a unit, because it is small or not a whole number.
 bool needs_unit(const Setting& setting, double bytes) {
   return setting.info.unit == "bytes" && bytes > 0 && bytes < kLeastWithoutUnit;
 }
 
-// Refuses a small or fractional size without a unit. `text` is the size as it is written.
+// Throws if a small or fractional size has no unit. `text` is the size as the user wrote it.
 void require_unit(double count, std::string_view text, std::string_view where) {
   const bool is_whole = std::floor(count) == count;
   if (count <= 0 || (count >= kLeastWithoutUnit && is_whole)) return;
@@ -109,7 +109,7 @@ void require_unit(double count, std::string_view text, std::string_view where) {
               where, text, count, count, count, std::ceil(count));
 }
 
-// Splits words at commas. Blanks around words are ignored, and empty words are dropped.
+// Splits a text at commas. Blanks around the parts are ignored, and empty parts are dropped.
 StringList list_from_text(std::string_view text) {
   StringList words;
   while (!text.empty()) {
@@ -151,8 +151,8 @@ KeyValues pairs_from_text(std::string_view text, std::string_view where) {
   return pairs;
 }
 
-// Parses a choice. Settings with choices also accept flags for "no" and "all", because YAML reads a bare `no`
-// as a flag.
+// Parses a choice. A setting with the choice "no" or "all" also accepts False or True, because YAML converts an
+// unquoted `no` to false.
 std::string choice_from_text(const Setting& setting, std::string_view text) {
   const auto choices = split_choices(setting.info.range);
   const auto is_choice = [&](std::string_view word) {
@@ -198,7 +198,7 @@ void from_text(std::string& value, const Setting& setting, std::string_view text
     if (const auto flag = bool_from_text(text))
       value = choices.empty() ? (*flag ? "True" : "False") : std::string(*flag ? choices.front() : "");
   }
-  // A refused setting accepts only its default, for example LORA, which may be written in lower case.
+  // A setting that this version does not support accepts only its default, such as LORA, in upper or lower case.
   if (setting.info.status != ArgumentStatus::kRefused) return;
   const std::string& only = default_arguments().*std::get<std::string Arguments::*>(setting.member);
   if (lower(value) == lower(only)) value = only;
@@ -328,7 +328,7 @@ Json to_json(const T& value) {
   } else if constexpr (std::is_same_v<T, KeyValues>) {
     Json object = Json::object();
     for (const auto& [key, word] : value) {
-      // A value is written as a JSON number if that number has exactly the same text.
+      // A value is written as a JSON number if this number is formatted as exactly the same text.
       const Json number = Json::parse(word, nullptr, /*allow_exceptions=*/false);
       object[key] = number.is_number() && number.dump() == word ? number : Json(word);
     }

@@ -33,7 +33,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Writes to a temporary name first, so that a file with the final name is always complete.
+// Writes the text to a temporary file and renames it, so that a file with the final name is always complete.
 void write_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
@@ -43,7 +43,7 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
-// Returns true if the exit code is an ErrorCode. The exit code of a process that a signal has ended is not one.
+// Returns true if the exit code is an ErrorCode. If a signal has ended a process, its exit code is not one.
 bool is_error_code(int code) {
   return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
 }
@@ -71,7 +71,7 @@ class Bench {
           "bench: --parallel compares how several processes train together, and these arguments start "
           "one; give --nproc_per_node 2 or more, with --use_cpu for CPUs");
     }
-    // Errors in the arguments are reported before the first run.
+    // Reports errors in the arguments before the first run starts.
     chosen_experiments();
     if (words_.peer && !ask_peer()) return static_cast<int>(ErrorCode::kInterrupted);
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
@@ -79,7 +79,8 @@ class Bench {
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
-    // All rows run once before any row runs again, so that a disturbance of the machine does not affect all runs of one row.
+    // All rows run once before any row runs again. A disturbance of the machine that lasts some time then affects at
+    // most one run of each row.
     for (int round = 0; round < most_rounds(); ++round) {
       for (size_t i = 0; i < rows_.size(); ++i) {
         if (needs_run(rows_[i], round)) run_row(i, round);
@@ -103,8 +104,8 @@ class Bench {
   }
 
  private:
-  // Runs a process to find the device, so that this process never opens a GPU, whose context would count in
-  // the memory of every row.
+  // A child process finds out the device. This process must never open a GPU, because its context would count in the
+  // measured memory of every row.
   ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -118,7 +119,7 @@ class Bench {
     if (child.exit_code() != 0) fail_as(child, "");
     const std::string plan = read_file(words_.output_dir + "/device.json");
     const bool on_gpu = plan.find("\"gpu\": null") == std::string::npos;
-    // Without --nproc_per_node the plan has one rank per visible GPU.
+    // Without --nproc_per_node, a run with --parallel has one rank per visible GPU; the plan states the number.
     constexpr std::string_view kRanks = "\"ranks\": ";
     if (const size_t at = plan.find(kRanks); words_.parallel && at != std::string::npos)
       num_ranks_ = std::atoll(plan.c_str() + at + kRanks.size());
@@ -151,7 +152,7 @@ class Bench {
             "; install torch and transformers, give another interpreter with --peer_python, or omit --peer");
   }
 
-  // Returns the reason why the program of --peer failed.
+  // Returns the reason why the program that --peer compares with failed.
   std::string peer_fault(const Child& child) const {
     if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
     const std::string said = child.last_line();
@@ -185,7 +186,7 @@ class Bench {
     return true;
   }
 
-  // Runs one calibration run and adds its folder. Returns false after a signal.
+  // Runs one calibration run and adds its output folder to `folders`. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
@@ -215,7 +216,8 @@ class Bench {
 
   // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
-    // row.json contains the result of earlier runs of the row. It is kept in case this run is interrupted.
+    // row.json contains the results of earlier runs of this row. It is kept, so that they are not lost if this run is
+    // interrupted.
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
@@ -245,7 +247,8 @@ class Bench {
     return words_.output_dir + "/rows/" + row.experiment.key;
   }
 
-  // Rows that are not steady after their runs get two more, after which an outlier on either side no longer counts.
+  // If the speeds of a row still differ too much after its three or more runs, the row is run twice more. With five
+  // runs, an outlier on either side no longer counts.
   int most_rounds() const { return words_.repeats < 3 ? words_.repeats : words_.repeats + 2; }
 
   bool needs_run(const ExperimentRow& row, int round) const {
@@ -280,8 +283,8 @@ class Bench {
     say(head + outcome(row));
   }
 
-  // Reads the result of a row that was run before with the same arguments, if there is one and --rerun does not
-  // discard it.
+  // Reads the stored result of a row that an earlier call has run with the same arguments. Returns nothing if there is
+  // none, or if --rerun requests that the row runs again.
   void take_kept(size_t index) {
     ExperimentRow& row = rows_[index];
     const std::string path = folder_of(row) + "/row.json";
@@ -307,7 +310,8 @@ class Bench {
     return true;
   }
 
-  // Formats "head: line" for the width of the terminal. A long head is cut at its end, then the line.
+  // Formats "head: line" for the width of the terminal. If they are too long, the end of `head` is cut first, then the
+  // end of `line`.
   static std::string in_columns(const std::string& head, const std::string& line) {
     const auto columns = static_cast<size_t>(std::max(terminal_columns(), 20));
     std::string shown = head;
@@ -316,9 +320,9 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // Records why a row has no figures: the refusal of its arguments, or the exit code and the last message of a run that
-  // failed. The bench continues with the next row. A loss that is not finite is a result of the row's arguments; any other failure
-  // is reported at the end.
+  // Stores the reason why a row has no figures: the error in its arguments, or the exit code and the last message of a
+  // run that failed. `bench` then continues with the next row. A loss that is not finite is a result of the row's
+  // arguments; any other failure is reported at the end.
   void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
@@ -379,7 +383,8 @@ class Bench {
     if (words_.json) print_json(texts.json);
   }
 
-  // Writes the plots, unless no row has figures to draw. Returns the end of the line that names the files.
+  // Writes the plots, unless no row has results to draw. Returns the end of the printed line that names the written
+  // files.
   std::string write_plots(const ExperimentReport& texts, const ExperimentOrigin& origin,
                           const std::string& stem) const {
     const bool has_figures = std::any_of(rows_.begin(), rows_.end(),
@@ -394,13 +399,13 @@ class Bench {
   ExperimentDevice device_ = ExperimentDevice::kCpu;
   int64_t num_ranks_ = 1;  // number of ranks of each run of --parallel
   std::vector<ExperimentRow> rows_;
-  int failed_rows_ =
-      0;  // rows whose run failed; refused rows, and rows with a loss that is not finite, do not count
+  // Number of rows whose run failed. Rows that were refused, or whose loss was not finite, are not counted.
+  int failed_rows_ = 0;
   ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
 };
 
-// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not
-// needed. A row of several ranks starts them, with the same words.
+// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not needed. For a
+// row with several ranks it starts a process per rank with the same arguments.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
@@ -414,7 +419,7 @@ int run_one(const std::vector<std::string>& words) {
   if (num_local) join_repeated_signals();
   if (!is_first_rank(process_environment())) leave_output_to_first_rank();
   Trainer trainer(arguments, Task::kTrain, program_environment());
-  // The bench itself wrote the arguments, so remarks about them are not printed.
+  // `bench` itself chose the arguments, so warnings and notes about them are not printed.
   Remarks none({}, {});
   RunEvents no_events;
   if (!show_and_start(trainer, arguments, Task::kTrain, none, no_events)) return 0;

@@ -29,7 +29,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Three runs are the fewest that have a spread.
+// The spread of the speeds of a row is computed from three runs or more.
 constexpr int kRepeats = 3;
 constexpr int kMostRepeats = 100;
 
@@ -42,7 +42,7 @@ int repeats_of(const std::string& text) {
                                      std::to_string(kMostRepeats) + ", 3 for example");
 }
 
-// Returns the bytes of a text such as "256MiB".
+// Converts a text such as "256MiB" to a number of bytes.
 int64_t size_of(const std::string& text) {
   constexpr std::pair<const char*, int64_t> kUnits[] = {
       {"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}};
@@ -66,8 +66,8 @@ double seconds_of(const std::string& text) {
               "bench: --seconds " + text + ": expected a number of seconds from 0.01 to 3600, 2 for example");
 }
 
-// Returns the path of the script that comes with this program for --peer: installed next to the program, in the source tree in which it
-// was built, or in the current source tree.
+// Returns the path of Plimsoll's own script for --peer, which runs Hugging Face's Trainer. It is searched next to the
+// installed program, in the source tree in which the program was built, and in the current folder.
 std::string own_peer_script() {
   const fs::path program = fs::path(own_program()).parent_path();
   const std::vector<fs::path> places{program / "../share/plimsoll/experiments_peer.py",

@@ -18,32 +18,32 @@ struct BenchWords {
   bool peer = false;
   bool links = false;
   bool json = false;
-  std::string disk_folder = {};  // folder that --disk names
+  std::string disk_folder = {};  // folder whose disk --disk measures
   LinkBenchOptions links_options;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
-  std::string peer_script;  // an existing file, if `peer` is set
+  std::string peer_script;  // path of the script that runs Hugging Face's Trainer; exists if `peer` is set
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
-  std::vector<std::string>
-      rerun;                      // texts: kept results of rows whose name contains one of them are discarded
-  int repeats = 0;                // runs per row, at least; 0 before read_bench_words() sets it
-  std::vector<std::string> more;  // additional arguments of every run
+  // If the name of a row contains one of these texts, its results from an earlier call are discarded.
+  std::vector<std::string> rerun;
+  int repeats = 0;                // smallest number of runs per row; 0 until read_bench_words() sets it
+  std::vector<std::string> more;  // arguments of `train` that are added to every run
 };
 
-// Takes the options of the command. Errors: kUsage for words that request nothing or two things at once, and for a
-// script that does not exist.
+// Converts the parsed command line of `bench`. Errors: kUsage if the options select no measurement or several at once,
+// or if a script does not exist.
 BenchWords read_bench_words(const CommandWords& words);
 
-// Returns the arguments that select the device, with their values.
+// Returns those of the arguments that select the device (such as --device), with their values.
 std::vector<std::string> device_arguments(const std::vector<std::string>& arguments);
 
-// Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
-// texts. Errors: kUsage, with all names, for a text that no name contains.
+// Returns the first experiment, with which the others are compared, and those whose name contains one of the texts.
+// Without texts it returns all experiments. Errors: kUsage, with all names, for a text that no name contains.
 std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
                                          const std::vector<std::string>& texts);
 
-// Returns true if the name of the experiment contains one of the texts.
+// Returns true if the name of the experiment contains at least one of the texts.
 bool is_named(const Experiment& experiment, const std::vector<std::string>& texts);
 // Checks that every text is contained in the name of an experiment. Errors: kUsage, with the option and all names, for a text
 // that no name contains.

@@ -36,8 +36,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   ignore_interrupts_as_before();
   if (setup.has_own_group) {
     setpgid(0, 0);
-    // With `stty tostop`, the terminal stops processes of other groups that write to it, unless they ignore this
-    // signal.
+    // With `stty tostop`, the terminal stops processes of other groups that write to it, unless they ignore SIGTTOU.
     std::signal(SIGTTOU, SIG_IGN);
   }
   if (setup.input >= 0) dup2(setup.input, STDIN_FILENO);

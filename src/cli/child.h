@@ -1,4 +1,4 @@
-// Processes of this program, for work that must not share memory with other work. Not thread-safe.
+// Starts child processes, for work that must not share memory with this process. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -9,16 +9,19 @@
 
 namespace plimsoll::cli {
 
-// The properties of a child process that differ from those of this process.
+// Settings of a child process that can differ from those of this process.
 struct ChildSetup {
-  // Open descriptors that become the standard streams of the child. The child keeps the stream of this process for -1.
+  // Open descriptors that become standard input, output and error of the child. For -1 the child uses the stream of
+  // this process.
   int input = -1;
   int output = -1;
   int error = -1;
-  std::vector<std::string> environment = {};  // NAME=VALUE; if empty, the environment of this process
-  const sigset_t* signal_mask = nullptr;      // signals that the child blocks; if null, those of this process
-  // If true, the child is in a process group of its own, which keys of the terminal such as Ctrl-C do not reach, and
-  // may write to the terminal from there.
+  // variables NAME=VALUE; if empty, the child gets the environment of this process
+  std::vector<std::string> environment = {};
+  // signals that the child blocks; if null, those that this process blocks
+  const sigset_t* signal_mask = nullptr;
+  // If true, the child is in a new process group. Keys of the terminal such as Ctrl-C do not reach it there, but it may
+  // write to the terminal.
   bool has_own_group = false;
 };
 
@@ -27,7 +30,7 @@ struct ChildSetup {
 // wait for the child. Errors: kDevice.
 pid_t start_child(const std::vector<std::string>& words, const ChildSetup& setup);
 
-// A child process whose output goes to a file.
+// A child process whose output is written to a file.
 class Child {
  public:
   // Starts the words as start_child() does. The output of the child goes to the file `log`, which is
@@ -43,8 +46,7 @@ class Child {
   int exit_code() const { return exit_code_; }
   // Returns the last line of the log that is not empty.
   std::string last_line() const;
-  // Returns the part of the log after the last line start that equals `start`, up to the last line that is
-  // not empty.
+  // Returns the part of the log after the last `start` at the beginning of a line, without line breaks at the end.
   std::string said_after(const std::string& start) const;
 
  private:

@@ -16,7 +16,8 @@ namespace plimsoll::cli {
 
 class RunEvents;
 
-// Run a subcommand with the words after its name. Return the exit code. Errors: plimsoll::Error. `events`: not open; the caller ends it.
+// Run a subcommand with the arguments after its name. Return the exit code. Errors: plimsoll::Error. `events` is passed
+// without an open stream; the function opens the stream for --event_fd, and the caller closes it.
 int run_train(const std::vector<std::string>& words, RunEvents& events);
 int run_plan(const std::vector<std::string>& words);
 int run_eval(const std::vector<std::string>& words, RunEvents& events);
@@ -56,21 +57,22 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
-// Writes the JSON to the file that --json names. Returns false if it was printed instead of the tables. Errors:
-// kDevice.
+// Writes the JSON to the file that --json names. With --json - it prints the JSON and returns false, so that the caller
+// prints no tables. Errors: kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
-// Writes a text to the file that an argument names, and says so. `argument`: its name, for messages. Errors: kDevice.
+// Writes a text to the file that an argument names, and prints the name of the file. `argument` is the name of the
+// argument, for messages. Errors: kDevice.
 void write_text(const std::string& text, std::string_view argument, const std::string& path);
-// The same without a message, for a file that has been named before.
+// Does the same as write_text(), but prints nothing, because the name of the file has been printed before.
 void replace_text(const std::string& text, std::string_view argument, const std::string& path);
 // Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
 // is. Errors: kDevice.
 void require_writable(std::string_view argument, const std::string& path);
-// Sets --nproc_per_node, unless it is given, to the number of visible GPUs that a run without it uses. `num_local_ranks`: as
-// for num_ranks_to_start() (launch.h). Returns a note about it, or "".
+// If --nproc_per_node is not given, sets it to the number of visible GPUs, because a run without this argument uses all
+// of them. `num_local_ranks`: as for num_ranks_to_start() (launch.h). Returns a note about it, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
 
-// Writes the report and the trace of a plan to the files that --html and --trace name.
+// Writes the HTML report and the trace of a plan to the files that --html and --trace name.
 void write_plan_files(const PlanReport& plan, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON. Also writes the files that --html and --trace name.
@@ -81,24 +83,25 @@ void print_plan(const PlanReport& plan, const Arguments& arguments);
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks,
                     RunEvents& events);
 
-// The texts to predict that are given on the command line or by standard input instead of a file.
+// Texts to predict that were given on the command line or on standard input, instead of in a file.
 struct TestInput {
-  TestTexts texts;     // texts from standard input (--test_file -) or from the command line
-  bool shows = false;  // print predictions to standard output
-  bool saves = true;   // write files into output_dir
+  TestTexts texts;     // the texts, from standard input (--test_file -) or from the command line
+  bool shows = false;  // true if predictions are printed to standard output
+  bool saves = true;   // true if files are written into output_dir
 };
-// Reads standard input for --test_file -, and takes the texts among the words of the command line. Errors: kUsage for
-// texts together with a file; kBadData if standard input is empty.
+// Reads standard input for --test_file -, and takes the texts from the command line. Errors: kUsage for texts together
+// with a file; kBadData if standard input is empty.
 TestInput read_test_input(const ParseResult& parsed);
 
 // Evaluates or predicts, depending on the task; an evaluation with test data also predicts. Returns the exit code.
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks,
                          RunEvents& events);
 
-// Returns the parts of a Trainer that the command line provides: texts to predict, and what --save_logits writes.
+// Returns the additions to a Trainer that the command line requests: texts to predict, and a metric that writes the
+// files of --save_logits.
 TrainerParts parts_of(const Arguments& arguments, const TestInput& input, RunEvents& events);
 
-// Saves metrics as <split>_results.json and all_results.json, and names the files.
+// Saves metrics as <split>_results.json and all_results.json, and prints the names of these files.
 void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
                         const MetricMap& metrics);
 
@@ -107,11 +110,11 @@ void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std:
 void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input,
                        RunEvents& events);
 
-// Returns process_environment() with the locale of the program and the width of its output.
+// Returns process_environment() and, in addition, the locale of the program and the width of its output.
 Environment program_environment();
-// Returns the row of a command of this program. Requires: the table has it.
+// Returns the entry of a command in the table of commands. Requires: the table has it.
 const CommandInfo& command_named(std::string_view name);
-// Refuses more words than a command takes. Errors: kUsage.
+// Throws if the command line has more than `at_most` words that are not options. Errors: kUsage.
 void require_words(const CommandInfo& command, const CommandWords& words, size_t at_most);
 
 }  // namespace plimsoll::cli

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct RunResults {
-  std::string path;  // of --json; "-" for standard output
+  std::string path;  // the file that --json names; "-" for standard output
   std::string plan;
   Json results = Json::object();
 };
@@ -34,7 +34,7 @@ void begin_results(const std::string& plan_json, const Arguments& arguments) {
 void add_results(std::string_view split, const MetricMap& metrics) {
   if (!run_results) return;
   Json numbers = Json::object();
-  // JSON has no words for numbers that are not finite.
+  // JSON cannot represent numbers that are not finite, so they are written as null.
   for (const auto& [name, value] : metrics) numbers[name] = std::isfinite(value) ? Json(value) : Json();
   run_results->results[std::string(split)] = std::move(numbers);
 }
@@ -49,7 +49,7 @@ void add_prediction(const Prediction& prediction) {
 
 void finish_results() {
   if (!run_results) return;
-  // The plan is one object, which gets one more key as its last one.
+  // The plan is the text of a JSON object. "results" is added to the text as its last key.
   std::string text = run_results->plan;
   text.resize(text.find_last_not_of(" \n", text.rfind('}') - 1) + 1);
   text += ",\n  \"results\": " + run_results->results.dump(2, ' ', false, Json::error_handler_t::replace) +

@@ -14,8 +14,8 @@ struct Arguments;
 
 namespace plimsoll::cli {
 
-// Returns the object with "schema_version" before its other fields, indented, and with a newline at its end. Bytes of paths that are no
-// UTF-8 are replaced.
+// Returns the object with "schema_version" before its other fields, indented, and with a newline at its end. Bytes that
+// are not valid UTF-8, which paths can contain, are replaced.
 inline std::string json_text(const nlohmann::ordered_json& fields) {
   nlohmann::ordered_json object{{"schema_version", 1}};
   object.update(fields);
@@ -25,16 +25,16 @@ inline std::string json_text(const nlohmann::ordered_json& fields) {
 // The functions below are called in this order by the commands that train, evaluate or predict. Each may be called without --json, and then
 // has no effect.
 
-// Begins the JSON of a run if --json is given. A file gets the plan at once, so that it has it even if the run fails; for "-", texts go to
-// standard error from now on. Errors: kDevice.
+// Begins the JSON of a run if --json is given. If --json names a file, the plan is written to it at once, so that the
+// file exists even if the run fails. With --json -, other output goes to standard error from now on. Errors: kDevice.
 void begin_results(const std::string& plan_json, const Arguments& arguments);
 
-// Adds the metrics of a part of the run. `split`: "train", "eval" or "predict".
+// Adds the metrics of the training, an evaluation or a prediction. `split`: "train", "eval" or "predict".
 void add_results(std::string_view split, const MetricMap& metrics);
-// Adds the prediction of a text that was given on the command line or by standard input.
+// Adds the prediction of a text that was given on the command line or on standard input.
 void add_prediction(const Prediction& prediction);
-// Writes the plan with the key "results", which has the metrics by split and the predictions. The plan stays as begin_results() got it. A
-// file is replaced; nothing is written if the run failed before. Errors: kDevice.
+// Writes the plan and, under the key "results", the metrics by split and the predictions. The plan is the text that
+// begin_results() received. The file is replaced; nothing is written if the run failed before. Errors: kDevice.
 void finish_results();
 
 }  // namespace plimsoll::cli

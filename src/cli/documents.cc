@@ -1,4 +1,5 @@
-// The commands that print texts generated from the tables: completion of shells, manual pages, the schema of settings.
+// The commands that print texts generated from the tables of commands and settings: completion of shells, manual pages,
+// the schema of settings.
 #include <optional>
 
 #include "cli/command.h"
@@ -6,8 +7,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Parses the words of a command that takes at most `at_most` words in addition to its options. Returns nothing if the
-// help was printed instead.
+// Parses the command line of a command that takes at most `at_most` arguments in addition to its options. Returns
+// nothing if it asked for help, which was printed.
 std::optional<CommandWords> words_or_help(const char* name, const std::vector<std::string>& words,
                                           size_t at_most) {
   const CommandInfo& command = command_named(name);

@@ -12,7 +12,7 @@ std::vector<std::string> repeated(const CommandWords& read, const char* option) 
   return found == read.values.end() ? std::vector<std::string>() : found->second;
 }
 
-// Reads the words. A name may be followed by '@' and the revision.
+// Converts the command line to a request. The name may be followed by '@' and the revision.
 DownloadRequest request_of(const CommandWords& read) {
   if (read.positionals.empty())
     throw Error(ErrorCode::kUsage,

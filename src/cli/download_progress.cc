@@ -74,7 +74,7 @@ void DownloadScreen::on_progress(const DownloadProgress& progress) {
   if (verbosity() != Verbosity::kAll) return;
   if (is_terminal()) {
     std::string line = describe_progress(progress);
-    // Two columns stay free for the terminal's echo of Ctrl-C.
+    // Two columns stay free, because the terminal prints "^C" when the user presses Ctrl-C.
     line.resize(std::min(line.size(), static_cast<size_t>(std::max(terminal_columns() - 2, 10))));
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     bar_drawn_ = true;

@@ -13,7 +13,8 @@ namespace plimsoll::cli {
 
 class DownloadScreen : public DownloadCallback {
  public:
-  // Catches signals until this object is destroyed. `announces`: print a line about what is downloaded when a download begins.
+  // Catches signals until this object is destroyed. If `announces` is true, a line about the files is printed when a
+  // download begins.
   explicit DownloadScreen(bool announces);
   ~DownloadScreen() override;
   DownloadScreen(const DownloadScreen&) = delete;
@@ -23,7 +24,7 @@ class DownloadScreen : public DownloadCallback {
   void on_progress(const DownloadProgress& progress) override;
   void on_wait(const std::string& text) override;
   bool should_stop() override { return stop_requested_; }
-  // Prints the bytes and the time of what was downloaded. Throws kInterrupted if a signal arrived after the last byte.
+  // Prints the number of downloaded bytes and the time. Throws kInterrupted if a signal arrived after the last byte.
   void end();
 
  private:
@@ -37,7 +38,8 @@ class DownloadScreen : public DownloadCallback {
   std::optional<StoppedBySignals> stopped_by_signals_;
 };
 
-// Downloads the models that a run names and the cache lacks, before the run looks for them. Errors: as download_for_run().
+// Downloads the models that the arguments of a run name and that the cache does not contain. Errors: as
+// download_for_run().
 void download_models(const Arguments& arguments, RunCommand command);
 
 }  // namespace plimsoll::cli

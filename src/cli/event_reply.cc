@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the start of a line as a text in quotes without control characters.
+// Returns the start of the line for a message, in quotes and without control characters.
 std::string excerpt_of(const std::string& line) {
   constexpr size_t kMostBytes = 200;
   return json(line.substr(0, kMostBytes)).dump(-1, ' ', false, json::error_handler_t::replace);
@@ -38,7 +38,7 @@ TrainControl requests_in(const json& list, const std::string& line) {
     } else if (request == "log") {
       control.log = true;
     } else {
-      // Other values than texts are not repeated: a list may be nested deeper than dump() can write.
+      // The message repeats only texts: other values may be lists that are nested deeper than dump() can write.
       refuse_event_reply(line, (request.is_string() ? excerpt_of(request.get<std::string>()) : "a request") +
                                    " is none of stop, evaluate, save and log");
     }

@@ -1,4 +1,5 @@
-// Reads the lines that a reader of --event_fd sends back. docs/PYTHON.md describes them. Thread-safe: pure functions.
+// Parses the lines that the program at the other end of --event_fd (the reader) sends back. docs/PYTHON.md describes
+// them. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +11,19 @@
 namespace plimsoll::cli {
 
 struct EventReply {
-  // The `id` of the event that it replies to; nothing for requests that reply to no event.
+  // The `id` of the event that this line replies to; nothing for requests that the reader sends without being asked.
   std::optional<int64_t> id = {};
   std::optional<MetricMap> metrics = {};
   TrainControl control = {};
 };
 
-// Returns the reply in a line. Errors: kUsage for a line that is none, with the line and the reason.
+// Parses a line of the reader. Errors: kUsage for a line that is not a valid reply, with the line and the reason.
 EventReply parse_event_reply(const std::string& line);
 
-// Throws kUsage: the reader has sent a line that cannot be accepted, for this reason.
+// Throws kUsage with a message that contains the line of the reader and the reason why it cannot be accepted.
 [[noreturn]] void refuse_event_reply(const std::string& line, const std::string& reason);
 
-// Adds the requests in `added` to those in `control`.
+// Sets in `control` the requests that are set in `added`.
 void add_requests(const TrainControl& added, TrainControl& control);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// Tests the lines that a reader of --event_fd sends back.
+// Tests the parser of the lines that the reader of --event_fd sends back.
 #include "cli/event_reply.h"
 
 #include <gtest/gtest.h>

@@ -62,7 +62,7 @@ void EventStream::write_waiting() {
   while (is_open_ && done < waiting_.size()) {
     if (!wait(POLLOUT, 0)) break;
     const size_t left = waiting_.size() - done;
-    // A pipe that can be written takes PIPE_BUF bytes without waiting; more could wait for the reader.
+    // If a pipe is writable, PIPE_BUF bytes can be written without waiting. Writing more could wait for the reader.
     const ssize_t count =
         is_socket_ ? send(descriptor_, waiting_.data() + done, left, MSG_DONTWAIT | MSG_NOSIGNAL)
                    : ::write(descriptor_, waiting_.data() + done, std::min<size_t>(left, PIPE_BUF));
@@ -151,7 +151,8 @@ std::optional<std::string> EventStream::wait_for_line(const std::function<bool()
     if (std::optional<std::string> line = read_line()) return line;
     if (!is_open_ || should_stop()) return std::nullopt;
     const short events = waiting_.empty() ? POLLIN : POLLIN | POLLOUT;
-    // A signal may arrive in another thread or just before the call, so this thread also looks for it from time to time.
+    // A signal may arrive in another thread, or just before the call of poll(), and then does not interrupt it. The
+    // timeout makes this thread check for a signal from time to time.
     wait(events, kStopPollMs);
     write_waiting();
   }

@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// The two connected ends of a pipe or a socket. The reader of an EventStream has the first one.
+// The two connected ends of a pipe or a socket. The test is the reader and has the first one.
 struct Ends {
   Descriptor reader;
   Descriptor writer;
@@ -34,7 +34,7 @@ Ends make_socket() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Returns what can be read now.
+// Returns the bytes that can be read without waiting.
 std::string read_now(int descriptor) {
   fcntl(descriptor, F_SETFL, O_NONBLOCK);
   std::string text;
@@ -91,7 +91,7 @@ TEST(EventStream, EndsIfTheReaderNeverReads) {
   const double seconds = seconds_of([&] {
     for (int i = 0; i < 100; ++i) stream.write(line, 200);
   });
-  // The first line without room waits 200 ms and ends the stream; later lines return at once.
+  // The first line that does not fit waits 200 ms and ends the stream; later lines must not wait.
   EXPECT_LT(seconds, 5.0);
   EXPECT_FALSE(stream.is_open());
   EXPECT_NE(stream.take_closing_reason().find("did not read"), std::string::npos);
@@ -128,7 +128,8 @@ TEST(EventStream, ReadsReplies) {
   later.join();
 }
 
-// A reader that replies only after it has read everything gets what does not fit into the socket while the stream waits.
+// The line is larger than the buffer of the socket, and the reader replies only after it has read everything.
+// wait_for_line() must therefore also write the rest of the line.
 TEST(EventStream, SendsTheRestWhileItWaits) {
   Ends ends = make_socket();
   EventStream stream(ends.writer.get());
@@ -156,7 +157,7 @@ TEST(EventStream, StopsWaitingWhenItIsAsked) {
   EXPECT_FALSE(stream.wait_for_line([&] { return ++num_calls == 3; }).has_value());
   EXPECT_EQ(num_calls, 3);
   EXPECT_TRUE(stream.is_open());
-  // A line that has arrived counts more.
+  // If a line has arrived, it must be returned although should_stop() returns true.
   ASSERT_EQ(write(ends.reader.get(), "a\n", 2), 2);
   EXPECT_EQ(stream.wait_for_line([] { return true; }), "a");
 }
@@ -166,7 +167,7 @@ TEST(EventStream, RefusesALineWithoutAnEnd) {
     const Ends ends = make_socket();
     EventStream stream(ends.writer.get());
     std::thread reader([&] {
-      // The last byte follows later, so that the limit is met before the end of the line arrives.
+      // The line break is sent later, so that the limit for the length of a line is reached before the line ends.
       const std::string line(EventStream::kMostLineBytes + excess, 'x');
       for (size_t done = 0; done < line.size();) {
         const ssize_t count = send(ends.reader.get(), line.data() + done, line.size() - done, MSG_NOSIGNAL);

@@ -58,7 +58,8 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Checks --memory, which is another name of --memory_limit here, so that a message names the option that was given.
+// Checks --memory, which is another name of --memory_limit for `fit`, so that a message contains the option that the
+// user gave.
 void check_memory(const std::string& memory) {
   try {
     const std::vector<std::string> words{"--memory_limit", memory};
@@ -99,7 +100,8 @@ FitWords read_words(const CommandWords& words) {
   return read;
 }
 
-// Refuses the settings that `fit --gpus` chooses itself, on the command line and in configurations of DeepSpeed and others.
+// Refuses the settings that `fit --gpus` chooses itself, whether they are on the command line or in a configuration of
+// DeepSpeed or another program.
 void refuse_searched_settings(const ParseResult& parsed) {
   const auto refuse = [&](const std::string& name, bool is_set, const std::string& what) {
     if (is_set || parsed.explicitly_set.contains(name))

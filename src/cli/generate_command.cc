@@ -31,14 +31,14 @@ std::vector<std::string> prompts_of(const std::string& path, PromptForm form) {
   return read_prompt_file(path, form);
 }
 
-// Prints the speed and memory of a run with random prompts, whose texts are meaningless.
+// Prints the speed and memory of a run with random prompts. The generated texts are meaningless and are not printed.
 void print_figures(const Generator& generator, const Arguments& arguments) {
   if (!write_json(generation_speed_json(generator.speed(), generator.memory()), arguments)) return;
   print(format_generation_speed(generator.speed()));
   print(format_memory(generator.memory()));
 }
 
-// Texts go to standard output, so the figures go to standard error.
+// Generated texts go to standard output, so speed and memory are printed to standard error.
 void say_figures(const Generator& generator) {
   if (generator.speed().num_prompts == 0) return;
   say(format_generation_speed(generator.speed()));
@@ -47,8 +47,9 @@ void say_figures(const Generator& generator) {
   say(memory);
 }
 
-// The lines of --json: a text per line, which is written when the texts of its prompt are complete, so that the file has only complete lines
-// whenever the run ends. An older file is kept until the first line.
+// Writes the file of --json, one line per generated text. The lines of a prompt are written when all its texts are
+// complete, so that the file contains only complete lines even if the run is interrupted. An existing file is replaced
+// when the first line is written.
 class TextLines {
  public:
   explicit TextLines(const Arguments& arguments) : path_(arguments.json) {
@@ -88,14 +89,15 @@ class TextLines {
   bool is_new_ = false;
 };
 
-// Prints a text while it is generated, if it is the only one. Texts of a batch are printed one after another. Answers of a chat are
-// printed without their prompts. Returns the first text.
+// Generates the continuations of one prompt and prints the first one: token by token if `streams`, otherwise at the
+// end. In a chat the prompt is not printed. Returns the text of the first one.
 std::string print_one(Generator& generator, const std::string& prompt, bool streams, bool is_chat) {
   const std::string shown = is_chat ? "" : prompt;
   print_part(shown);
   std::vector<Continuation> texts = generator.generate(
       prompt, streams ? Generator::OnText([](int64_t, int64_t continuation, const std::string& text) {
-        // Prints only the first text here. generation_config.json may ask for several; the caller prints the rest.
+        // Prints only the first continuation here. generation_config.json may ask for several; the caller prints the
+        // others.
         if (continuation == 0) print_part(text);
       })
                       : Generator::OnText());
@@ -105,10 +107,10 @@ std::string print_one(Generator& generator, const std::string& prompt, bool stre
   return texts.empty() ? "" : texts.front().text;
 }
 
-// Continues each line from the terminal. With --chat, the lines and their answers are one conversation.
+// Reads lines from the terminal and continues each one. With --chat, the lines and the answers form one conversation.
 void converse(Generator& generator, std::string conversation, bool streams, bool is_chat) {
   while (!generator.was_stopped()) {
-    // While the program waits for a line, it has nothing to finish, so a signal ends it at once.
+    // While the program waits for input, there is no work to finish, so a signal may end it at once.
     release_signals();
     std::string line;
     if (!std::getline(std::cin, line)) break;
@@ -123,7 +125,8 @@ void converse(Generator& generator, std::string conversation, bool streams, bool
       const std::string answer = print_one(generator, asked, streams, is_chat);
       conversation = with_message(asked, "assistant", answer);
     } catch (const Error& error) {
-      // Only this prompt is refused, for example because the plan has no room for it; the next one may be shorter.
+      // An error in this prompt does not end the program: the plan may have no room for it, but the next prompt may be
+      // shorter.
       if (error.code() != ErrorCode::kUsage) throw;
       print("\n");
       say_error(error.what());

@@ -36,7 +36,7 @@ int64_t clock_ms() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Returns true if the signal repeats the request of the first one.
+// Returns true if the signal arrived within a second of the first one and counts as the same request to stop.
 bool is_repeated() {
   constexpr int64_t kJoinedMs = 1000;
   if (joins_repeated == 0) return false;
@@ -45,7 +45,8 @@ bool is_repeated() {
   return !first_signal_ms.compare_exchange_strong(unset, now) && now - unset < kJoinedMs;
 }
 
-// Stops the work. Returns the work's notice for the user, or null if there is no work to stop.
+// Asks the running work to stop. Returns the notice for the user that belongs to the work, or null if no work is
+// running.
 const char* stop_running() {
   ++handlers_at_work;
   const Stoppable* const work = running;
@@ -55,7 +56,7 @@ const char* stop_running() {
   return notice;
 }
 
-// Keeps errno over a signal handler, which may run between a failed call and the test of its errno.
+// Saves and restores errno in a signal handler. The handler may run between a failed call and the test of its errno.
 class ErrnoKeeper {
  public:
   ErrnoKeeper() = default;
@@ -69,8 +70,8 @@ class ErrnoKeeper {
 
 void on_signal(int signal) {
   const ErrnoKeeper keeper;
-  // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
-  // to stop at once.
+  // When a terminal closes, the kernel and the shell each send SIGHUP. The second one must not count as a request to
+  // stop at once.
   if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
   if (is_repeated()) return;
   if (signal == SIGHUP) {
@@ -81,7 +82,7 @@ void on_signal(int signal) {
   // A second signal ends the process at once and saves nothing. The exit code is the one that a shell reports for a program that this
   // signal has ended.
   if (signals_seen > 1) _exit(128 + signal);
-  // If there is no work to stop, it has ended: its results were saved, or it failed and its message is being printed.
+  // If no work is running, it has already ended: its results were saved, or it failed and its message is being printed.
   const char* const notice = stop_running();
   if (notice != nullptr) static_cast<void>(!write(STDERR_FILENO, notice, std::strlen(notice)));
 }
@@ -91,14 +92,14 @@ void (*volatile sent_handler)(int) = nullptr;
 
 void on_sent_interrupt(int signal, siginfo_t* info, void*) {
   const ErrnoKeeper keeper;
-  // A positive code means that the kernel sent the signal, on behalf of the terminal.
+  // A positive signal code means that the kernel sent the signal, on behalf of the terminal.
   if (info->si_code > 0) return;
   if (sent_handler != nullptr) {
     sent_handler(signal);
     return;
   }
-  // Restores the default action and sends the signal again; it stays pending until this handler returns, and then ends the
-  // process.
+  // Restores the default action and sends the signal again. It stays pending until this handler returns, and then ends
+  // the process.
   std::signal(signal, SIG_DFL);
   static_cast<void>(std::raise(signal));
 }
@@ -131,7 +132,8 @@ StoppedBySignals::StoppedBySignals(void (*stop)(void* target), void* target, con
 
 StoppedBySignals::~StoppedBySignals() {
   running = nullptr;
-  // Handlers that are still running are in other threads; one in this thread would have returned by now.
+  // Waits for signal handlers that are still running. They run in other threads, because a handler in this thread would
+  // have returned by now.
   while (handlers_at_work != 0) std::this_thread::yield();
 }
 

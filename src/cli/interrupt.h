@@ -9,7 +9,7 @@ namespace plimsoll::cli {
 // Must be called once at the start of main. If SIGINT was ignored at the start, a SIGINT sent by a process
 // ends this process from now on.
 void obey_sent_interrupts();
-// Returns true if SIGINT was ignored at the start, so that only a SIGINT that a process sends counts.
+// Returns true if SIGINT was ignored when the program started. Then only a SIGINT that another process sends is obeyed.
 bool obeys_only_sent_interrupts();
 // Sets the action of SIGINT; null means that it ends the process. `handler` may do only what is safe in a
 // signal handler.
@@ -28,9 +28,9 @@ class StoppedBySignals {
 bool was_asked_to_stop();
 // Catches SIGINT, SIGTERM and SIGHUP, so that they end the work of StoppedBySignals instead of the process.
 void catch_signals();
-// A rank of a run can receive one request several times: the terminal, a batch system or an init system sends the
-// signal to each process of the run, and the launcher forwards its own copy. After this call, signals within a second
-// of the first one belong to the same request, and only a later signal ends the process.
+// Makes several signals within a second count as one request to stop. A rank can receive a request more than once: the
+// terminal, a batch system or an init system sends the signal to each process of the run, and the launcher forwards its
+// own copy. After this call, only a signal that arrives more than a second after the first one ends the process.
 void join_repeated_signals();
 // Restores the default actions: a signal ends the process.
 void release_signals();

@@ -27,11 +27,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
-constexpr int kNotExecutedCode = 127;  // exit code of a child whose program cannot be executed
+constexpr int kNotExecutedCode = 127;  // Exit code of a child process whose program cannot be executed.
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
-// How long the launcher waits, after a rank has failed because of another rank, for the rank that is the cause to fail.
+// After a rank has failed because another rank failed, the launcher waits this long for the end of the other rank,
+// which is the cause.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
-// How long the launcher waits, after a rank has failed by itself, for rank 0 to fail with the same error, so that it names rank 0.
+// After a rank has failed by itself, the launcher waits this long for rank 0 to fail with the same error, because the
+// messages of rank 0 are visible.
 constexpr std::chrono::milliseconds kSameErrorDelay{500};
 
 std::string host_name() {
@@ -52,7 +54,7 @@ std::string signal_name(int signal) {
   return "signal " + std::to_string(signal);
 }
 
-// Returns the environment of this process with these variables set instead.
+// Returns the environment of this process, with the values of `variables` added or replaced.
 std::vector<std::string> environment_with(const Variables& variables) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -73,25 +75,28 @@ std::vector<std::string> environment_with(const Variables& variables) {
 struct RankProcess {
   int rank = 0;
   pid_t pid = -1;
-  Descriptor error = Descriptor();  // the reading end of its standard error, if it is kept
-  std::string kept = {};            // the last bytes of its standard error
-  bool has_lost_errors = false;     // `kept` lacks earlier bytes
+  // The reading end of a pipe from the standard error of the rank; not open for rank 0, which uses that of this
+  // process.
+  Descriptor error = Descriptor();
+  std::string kept = {};         // the last bytes of its standard error
+  bool has_lost_errors = false;  // true if `kept` is not complete because earlier bytes were dropped
   bool has_ended = false;
   int status = 0;  // the status that waitpid() returned
 
   int end_signal() const { return has_ended && WIFSIGNALED(status) ? WTERMSIG(status) : 0; }
   int exit_code() const { return has_ended && WIFEXITED(status) ? WEXITSTATUS(status) : kDeviceCode; }
-  // Returns true if the process is stopped and can be continued.
+  // Returns true if the process is stopped (by SIGSTOP, for example) and has not been continued.
   bool is_stopped() const {
     siginfo_t info{};
     return !has_ended && waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == pid && info.si_code == CLD_STOPPED;
   }
-  // Returns true unless the end is typical of a rank whose peer has failed.
+  // Returns false if the exit code is kDevice, with which ranks usually end when another rank has failed.
   bool is_cause_by_itself() const { return end_signal() != 0 || exit_code() != kDeviceCode; }
 };
 
-// Lets writes to a reader that has ended fail, instead of ending this process, while it exists.
+// While this object exists, writing to a pipe whose reader has ended fails with an error instead of ending this
+// process.
 class IgnoredSigpipe {
  public:
   IgnoredSigpipe() : before_(std::signal(SIGPIPE, SIG_IGN)) {}
@@ -103,10 +108,11 @@ class IgnoredSigpipe {
   void (*before_)(int);
 };
 
-// The ranks from one start to their end.
+// All ranks of a run, from their start to their end. A restart of the run makes another object.
 class RankRun {
  public:
-  // `more`: variables of the ranks in addition to those that every run has.
+  // `more` contains environment variables that each rank gets in addition to those of every run, for example after a
+  // restart.
   RankRun(const RankCommand& command, const SignalReader& signals, const Variables& more)
       : command_(command), signals_(signals), more_(more) {}
   // Kills the ranks that still run, if an exception ends run().
@@ -135,7 +141,8 @@ class RankRun {
     return result();
   }
 
-  // Returns the rank whose failure ended the run if another start may help, or -1. Requires: run() has returned.
+  // Returns the rank whose failure ended the run if starting the run again may help, otherwise -1. Requires: run() has
+  // returned.
   int curable_rank() const {
     if (cause_ < 0 || forwarded_ != 0) return -1;
     const RankProcess& process = processes_[static_cast<size_t>(cause_)];
@@ -162,7 +169,7 @@ class RankRun {
       if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_in_system("make a pipe");
       process.error = Descriptor(ends[0]);
       writer = Descriptor(ends[1]);
-      // Only the reading end is non-blocking: the rank must be able to write all of its output.
+      // Only the reading end of the pipe is non-blocking: the rank must be able to write all of its output.
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       setup.input = setup.output = null.get();
       setup.error = writer.get();
@@ -181,7 +188,7 @@ class RankRun {
     }
   }
 
-  // Waits for a signal, for output of a rank, or for the next deadline.
+  // Waits for a signal, for error output of a rank, or for the next deadline.
   void wait_for_event() const {
     std::vector<pollfd> polled{{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const RankProcess& process : processes_) {
@@ -220,7 +227,7 @@ class RankRun {
   static void shorten(RankProcess& process) {
     if (process.kept.size() <= kKeptErrorBytes) return;
     process.kept.erase(0, process.kept.size() - kKeptErrorBytes);
-    // Removes the first line, which may be incomplete.
+    // The buffer may begin within a line, so its first line is removed.
     if (const size_t end = process.kept.find('\n'); end != std::string::npos) process.kept.erase(0, end + 1);
     process.has_lost_errors = true;
   }
@@ -235,13 +242,14 @@ class RankRun {
     }
     // Ignores a repeated SIGHUP, which a closing terminal sends several times.
     if (signal == SIGHUP && forwarded_ != 0) return;
-    // A second signal asks to stop at once, so that ranks which do not react are killed after the grace time.
+    // After a second signal, ranks that do not end within the grace time are killed.
     if (forwarded_ != 0 && !kill_at_) kill_at_ = Clock::now() + command_.grace;
     forwarded_ = signal;
     send_to_running(signal);
   }
 
-  // Collects the ranks that have ended. Of those found at the same time, likely causes come first.
+  // Collects the exit codes of the ranks that have ended. If several are found at once, the ones that may be the cause
+  // of the failure are handled first.
   void reap() {
     std::vector<RankProcess*> ended;
     for (RankProcess& process : processes_) {
@@ -284,7 +292,8 @@ class RankRun {
 
   void suspect(const RankProcess& process, std::chrono::milliseconds delay) {
     suspect_ = process.rank;
-    // No later failure can change the choice of rank 0 or of a rank that a signal ended.
+    // If rank 0 has failed by itself, or a signal has ended a rank, this is the cause whatever fails later, so the
+    // report need not wait for other failures.
     const bool is_certain = process.is_cause_by_itself() && (process.rank == 0 || process.end_signal() != 0);
     report_at_ = Clock::now() + (is_certain ? std::chrono::milliseconds(0) : delay);
   }
@@ -293,7 +302,8 @@ class RankRun {
     const Clock::time_point now = Clock::now();
     if (report_at_ && now >= *report_at_) {
       report_cause();
-      // After a forwarded signal the ranks are already saving, and a second signal would end them at once.
+      // If a signal was forwarded, the ranks are already saving. A second signal would end them at once, so none is
+      // sent.
       if (forwarded_ == 0) send_to_running(SIGTERM);
       // Kills ranks that are stopped, because a stopped process does not react to SIGTERM.
       for (const RankProcess& process : processes_) {
@@ -343,7 +353,8 @@ class RankRun {
            host_name() + ")";
   }
 
-  // Reports each rank that is stopped, which is why the other ranks have failed. Returns false if no rank is stopped.
+  // Prints a message for each rank that is stopped, because the other ranks have failed while waiting for it. Returns
+  // false if no rank is stopped.
   bool report_stopped() {
     bool has_found = false;
     for (const RankProcess& process : processes_) {
@@ -370,16 +381,16 @@ class RankRun {
   const RankCommand& command_;
   const SignalReader& signals_;
   const Variables& more_;
-  std::vector<RankProcess> processes_;  // by rank
-  int suspect_ = -1;                    // the rank that is the cause of the failure so far
+  std::vector<RankProcess> processes_;  // indexed by the rank
+  int suspect_ = -1;                    // the rank whose failure is currently regarded as the cause
   int cause_ = -1;                      // the rank whose exit code is that of the run
-  int named_ = -1;                      // the rank that was reported as the cause: cause_, or a stopped one
-  int forwarded_ = 0;                   // the last signal that was forwarded
+  int named_ = -1;     // The rank that the messages name as the cause: cause_, or a stopped rank.
+  int forwarded_ = 0;  // the last signal that was forwarded
   std::optional<Clock::time_point> report_at_ = std::nullopt;
   std::optional<Clock::time_point> kill_at_ = std::nullopt;
 };
 
-// Returns a signal that has arrived since the ranks ended and asks this process to end, or 0.
+// Returns a signal that arrived after the ranks had ended and that asks this process to end, or 0 if there is none.
 int pending_stop(const SignalReader& signals) {
   while (const int signal = signals.next()) {
     if (signal == SIGTSTP) SignalReader::stop_until_continued();

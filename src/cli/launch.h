@@ -16,10 +16,10 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// How to start the ranks of a failed run again.
+// How to restart the ranks after a run has failed.
 struct Restart {
-  Variables variables;  // set in addition to those of every rank
-  std::string origin;   // "resuming from out/checkpoint-10", for the message
+  Variables variables;  // environment variables that are set in addition to those of every rank
+  std::string origin;   // such as "resuming from out/checkpoint-10", for a message
 };
 
 struct RankCommand {
@@ -29,7 +29,8 @@ struct RankCommand {
   // when all ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
-  // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed. They may save.
+  // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed, in which they may save a
+  // checkpoint.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
 };
 
@@ -63,8 +64,8 @@ int launch_ranks(const RankCommand& command);
 // standard input.
 int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks);
 
-// Checks that a rank which another launcher has started is not to be started again by this program. Errors: kUsage, with the way
-// in which that launcher restarts a run.
+// Throws if the arguments request restarts although another launcher has started this rank: only that launcher can
+// restart a run. Errors: kUsage, with the way in which that launcher restarts a run.
 void require_no_restarts(const Arguments& arguments, Launcher launcher);
 
 }  // namespace plimsoll::cli

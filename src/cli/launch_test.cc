@@ -54,7 +54,7 @@ class LaunchedRun {
               std::chrono::milliseconds grace = std::chrono::seconds(10), int max_restarts = 0)
       : folder_(folder) {
     int num_restarts = 0;
-    // In a script that is started again, $START is the number of the restart.
+    // The script can read the number of restarts from $START.
     const auto prepare_restart = [&num_restarts]() -> Restart {
       return {.variables = {{"START", std::to_string(++num_restarts)}}, .origin = "resuming from nowhere"};
     };
@@ -100,7 +100,7 @@ class LaunchedRun {
  private:
   [[noreturn]] void launch(const RankCommand& command) const {
     setpgid(0, 0);
-    // The shell that runs this test may have set these signals to be ignored.
+    // Restores the default actions, because the shell that runs this test may ignore these signals.
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) std::signal(signal, SIG_DFL);
     const auto put = [&](const char* name, int stream) {
       dup2(open((folder_.path() + "/" + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644),
@@ -126,7 +126,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Waits in the shell until a file exists.
+// Returns a shell command that waits until the file exists.
 std::string until(const std::string& file) {
   return "until [ -e \"$D/" + file + "\" ]; do sleep 0.02; done; ";
 }
@@ -176,7 +176,8 @@ TEST(Launch, ARankThatASignalEndsFailsTheRunWithCode7) {
       << launcher.messages();
 }
 
-// The launcher may notice the rank that failed first, or one of the ranks that failed because of it.
+// The launcher must name the rank that failed first, even if it notices the end of ranks that failed because of it
+// earlier.
 TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
   for (const char* script : {"if [ $RANK = 2 ]; then exit 5; fi; sleep 0.1; exit 7",
                              "if [ $RANK != 2 ]; then exit 7; fi; sleep 0.2; echo not finite >&2; exit 5"}) {
@@ -258,7 +259,8 @@ TEST(Launch, RanksEndWithTheirParent) {
   }
 }
 
-// Each rank counts the signals that arrive, and ends with code 6 some time after the first, as if it had saved.
+// A script that counts the signals that arrive. It ends with code 6 some time after the first one, like a rank that
+// saves a checkpoint.
 constexpr const char* kCounting =
     "n=0; trap 'n=$((n+1))' TERM INT; echo > \"$D/ready$RANK\"; while [ $n = 0 ]; do sleep 0.02; done; "
     "sleep 0.3; echo $n > \"$D/count$RANK\"; exit 6";
@@ -273,7 +275,7 @@ TEST(Launch, ASignalReachesEachRankOnce) {
   EXPECT_EQ(launcher.messages(), "");
 }
 
-// Ctrl-C reaches every process of the group.
+// Ctrl-C sends a signal to every process of a process group. Each rank must nevertheless receive it only once.
 TEST(Launch, ASignalToTheGroupReachesEachRankOnce) {
   const ScratchFolder folder;
   LaunchedRun launcher(folder, kCounting, 2);
@@ -354,8 +356,9 @@ TEST(Launch, TheNumberOfRestartsIsLimited) {
       << launcher.messages();
 }
 
-// Wrong arguments, bad data, a plan that does not fit, numbers that are not finite and bugs would occur again. A run that was asked to
-// stop is not started again, and neither is one that ended well.
+// A failure because of wrong arguments, bad data, a plan that does not fit, numbers that are not finite or a bug would
+// occur again, so the run must not be restarted. The same holds for a run that was asked to stop and for a run without
+// an error.
 TEST(Launch, OtherEndsAreFinal) {
   for (const int code : {0, 1, 2, 3, 4, 5, 6}) {
     const ScratchFolder folder;
@@ -379,7 +382,7 @@ TEST(Launch, ARunThatIsAskedToStopIsNotStartedAgain) {
   }
 }
 
-// The other ranks fail because they waited for the stopped one.
+// The other ranks fail because they wait for the stopped rank, which must be named as the cause.
 TEST(Launch, AStoppedRankIsNamedAndKilled) {
   for (const int victim : {0, 1}) {
     const ScratchFolder folder;
@@ -471,7 +474,7 @@ TEST(Launch, OnlyAProcessThatIsNoRankStartsRanks) {
   EXPECT_TRUE(error_of(with({"--nproc_per_node", "all"}), std::nullopt).starts_with("--nproc_per_node"));
 }
 
-// A signal may arrive between a call that fails and the test of its errno.
+// A signal may arrive between a call that fails and the test of its errno. The handler must keep errno.
 TEST(Launch, ASignalKeepsErrno) {
   const pid_t child = fork();
   if (child == 0) {
@@ -488,7 +491,8 @@ TEST(Launch, ASignalKeepsErrno) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A rank can receive one request to stop twice, from its launcher and from a batch system.
+// A rank can receive one request to stop twice, from its launcher and from a batch system. The second signal must not
+// end it at once.
 TEST(Launch, ARankJoinsSignalsThatArriveTogether) {
   const pid_t child = fork();
   if (child == 0) {

@@ -58,7 +58,7 @@ void Remarks::say_now() {
 
 namespace {
 
-// The function of each command of the table.
+// The function that runs each command of the table.
 struct Handler {
   std::string_view name;
   int (*run)(const std::vector<std::string>& words);
@@ -71,7 +71,7 @@ constexpr Handler kHandlers[] = {
     {"download", run_download}, {"export", run_export},     {"env", run_env},
 };
 
-// The commands that send events (--event_fd).
+// The commands that write events to --event_fd.
 struct HandlerWithEvents {
   std::string_view name;
   int (*run)(const std::vector<std::string>& words, RunEvents& events);
@@ -155,12 +155,13 @@ int run_and_report(int argc, char** argv) {
 
 namespace {
 
-// Gives closed standard streams a descriptor with which reading and writing fail, as with the closed one. Otherwise the next file
-// or connection that is opened would have the number of the stream and receive its text.
+// Opens /dev/null for each closed standard stream, in a mode with which reading from standard input and writing to
+// standard output fail. Otherwise the next file or connection that is opened would get the number of the stream, and
+// text for the stream would be written into it.
 void reserve_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
-    // open() returns the lowest free number, which is that of the closed stream.
+    // open() returns the lowest free descriptor, which is that of the closed stream.
     static_cast<void>(open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
 }
@@ -170,7 +171,8 @@ void reserve_standard_streams() {
 int main(int argc, char** argv) {
   reserve_standard_streams();
   plimsoll::cli::obey_sent_interrupts();
-  // Without the signal, writing beyond the limit for the size of files returns an error, as a full disk does.
+  // If SIGXFSZ is ignored, writing beyond the size limit of files returns an error, as on a full disk, instead of
+  // ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

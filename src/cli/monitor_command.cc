@@ -22,7 +22,7 @@ struct MonitorWords {
   bool topology = false;
 };
 
-// At most one day; the limit avoids overflow in the arithmetic of the clock.
+// The longest interval is one day. The limit avoids overflow in the arithmetic of the clock.
 constexpr double kMaxSeconds = 86400;
 
 std::optional<double> seconds(const std::string& text) {
@@ -41,8 +41,8 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
-// Refuses options that --topology cannot use: it shows the links of all GPUs, because a matrix of one GPU shows none, and only
-// once, because links do not change.
+// Refuses options that make no sense with --topology. It shows the links of all GPUs, because a matrix of one GPU
+// contains no links, and only once, because links do not change.
 void refuse_with_topology(const CommandWords& words) {
   for (const char* option : {"device", "watch", "capabilities", "context"}) {
     if (!words.has(option)) continue;
@@ -76,7 +76,7 @@ bool is_ended_within(double wait_s, const sigset_t& signals) {
   left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
   while (true) {
     if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
-    // EINTR: the process was stopped and continued. The next sample is then taken early, which does no harm.
+    // EINTR means that the process was stopped and continued. The next sample is then taken early, which does no harm.
     if (errno == EAGAIN || errno == EINTR) return false;
   }
 }
@@ -93,8 +93,8 @@ std::string drawn_over(const std::string& table) {
 }
 
 void watch(const Monitor& monitor, const MonitorWords& words) {
-  // The signals are waited for instead of handled, so none can arrive between a check of a flag and the
-  // sleep.
+  // Signals are blocked and waited for instead of handled. A handler could run between the check of a flag and the
+  // sleep, and the signal would then go unnoticed.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

@@ -16,7 +16,7 @@ NpyFile::NpyFile(std::string path, std::string type, int64_t width)
   file_.write(begin.data(), static_cast<std::streamsize>(begin.size()));
 }
 
-// The header has the same length for every number of rows, because it is written again at the end.
+// The length of the header does not depend on the number of rows, because the header is written again at the end.
 std::string NpyFile::header() const {
   constexpr size_t kBytes = 128;
   const int64_t rows = num_numbers_ / (width_ == 0 ? 1 : width_);

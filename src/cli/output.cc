@@ -14,14 +14,15 @@ namespace {
 
 Verbosity current = Verbosity::kAll;
 
-// The error number of a failed write to standard output, or 0. A stream forgets the reason at the next call.
+// The error number of the first failed write to standard output, or 0. It is kept here because later calls change
+// errno.
 int fault = 0;
 
 void note_output(bool is_good) {
   if (!is_good && fault == 0) fault = errno == 0 ? EIO : errno;
 }
 
-// The stream of texts that print() writes.
+// If true, standard output is reserved for JSON, and print() writes to standard error.
 bool has_json_output = false;
 FILE* text_stream() {
   return has_json_output ? stderr : stdout;
@@ -29,7 +30,7 @@ FILE* text_stream() {
 
 void write_to(FILE* stream, const std::string& text) {
   const bool is_complete = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
-  // Messages may be lost without making a result incomplete.
+  // Failed writes to standard error are ignored: a lost message does not make a result incomplete.
   if (stream == stdout) note_output(is_complete);
 }
 
@@ -42,7 +43,7 @@ bool is_smart_terminal(int descriptor) {
   return isatty(descriptor) != 0 && variable("TERM") != "dumb";
 }
 
-// https://no-color.org: any value that is not empty disables colour.
+// The standard https://no-color.org: NO_COLOR disables colour if it is set to any value that is not empty.
 bool has_colour() {
   static const bool answer = is_smart_terminal(STDERR_FILENO) && variable("NO_COLOR").empty();
   return answer;
@@ -57,7 +58,7 @@ std::string coloured(std::string_view text, std::string_view colour) {
 }
 
 void put_line(const std::string& line) {
-  // If both streams go to one file, the lines keep the order in which they were written.
+  // Flushes standard output first, so that the lines have the right order if both streams go to the same file.
   note_output(std::fflush(stdout) == 0);
   std::fprintf(stderr, "%s\n", line.c_str());
 }
@@ -93,7 +94,7 @@ int terminal_columns() {
   constexpr int kUnknown = 100;
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknown;
-  // The last column stays empty, because some terminals start a new line after it.
+  // The last column of the terminal stays empty, because some terminals start a new line after it.
   return std::min(kMost, size.ws_col - 1);
 }
 

@@ -19,7 +19,7 @@ Verbosity verbosity();
 bool is_terminal();
 // Returns the number of columns of the terminal of standard error, at most 160, or 100 if it is unknown.
 int terminal_columns();
-// Returns the number of columns of the terminal of standard output, or 0 if it is no terminal.
+// Returns the number of columns of the terminal of standard output, or 0 if standard output is not a terminal.
 int output_columns();
 // Returns the name of the locale that determines the characters: LC_ALL, LC_CTYPE or LANG, or "C".
 std::string character_locale();
@@ -32,9 +32,9 @@ bool is_ascii_only();
 void say(const std::string& line);
 void say_warning(const std::string& text);
 void say_error(const std::string& text);
-// Prints a line of the standard error of another process, with any verbosity.
+// Prints a line that another process has written to its standard error, with any verbosity.
 void say_for_other(const std::string& line);
-// Ends a progress bar that another process has drawn on the terminal.
+// Starts a new line after a progress bar that another process has drawn on the terminal.
 void erase_progress_bar();
 // Prints warnings and notes, one line each.
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
@@ -42,19 +42,20 @@ void say_all(const std::vector<std::string>& warnings, const std::vector<std::st
 // Keeps standard output for one JSON value: from now on print() and its variants write to standard error, and only print_json()
 // writes to standard output.
 void keep_output_for_json();
-// Prints the JSON of --json to standard output.
+// Prints the JSON of the option --json to standard output.
 void print_json(const std::string& json);
 
-// Prints only errors from now on, and no results: another process prints them.
+// From now on prints only errors, no results and no other messages. Called in every rank but the first, which prints
+// them.
 void leave_output_to_first_rank();
 
 // Prints a result to standard output.
 void print(const std::string& text);
-// Prints a part of a line of a result at once, such as a token that was generated.
+// Prints a part of a line of a result immediately, such as a generated token.
 void print_part(const std::string& text);
-// Prints a table or a message that is not a result to standard output; omitted below kAll.
+// Prints a table or a message that is not a result to standard output. Prints nothing if the verbosity is below kAll.
 void print_talk(const std::string& text);
-// Flushes the output for a reader that waits for it.
+// Flushes standard output, for a program that waits for a line of it.
 void flush_output();
 // Returns true if writing to standard output has failed. The program then ends with kDevice, and code that
 // only prints can stop.

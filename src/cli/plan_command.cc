@@ -15,7 +15,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// Predicts the table of experiments instead of one run.
+// Plans the experiments of `bench --experiments` and prints the predicted table, instead of planning one run.
 int plan_table(const CommandWords& words, const Arguments& arguments) {
   set_verbosity(arguments);
   const bool is_all = words.value("experiments") == "all";
@@ -26,7 +26,7 @@ int plan_table(const CommandWords& words, const Arguments& arguments) {
   return 0;
 }
 
-// Returns --prompt_length, or 0 if it is not given.
+// Returns the value of --prompt_length, or 0 if it is not given.
 int64_t prompt_length(const CommandWords& words) {
   if (!words.has("prompt_length")) return 0;
   const std::string text = words.value("prompt_length");
@@ -40,8 +40,8 @@ int64_t prompt_length(const CommandWords& words) {
   return tokens;
 }
 
-// Keeps the memory that is freed after one plan for the plans that follow: returning it to the system and getting it again takes 5 %
-// of the time.
+// Tells the allocator to keep freed memory for the plans that follow. Returning it to the system and requesting it
+// again would take 5 % of the time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

@@ -31,14 +31,14 @@ std::string tsv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-// Formats predictions as lines of a table: index and prediction, as run_glue writes them, then the texts and the scores if
-// they are requested.
+// Formats predictions as lines of a table: the index and the prediction, as run_glue writes them, and then the texts
+// and the scores of the row if they are requested.
 class PredictionLines {
  public:
   PredictionLines(const Arguments& arguments, std::vector<std::string> labels, bool with_texts)
       : scores_(arguments.scores), labels_(std::move(labels)), with_texts_(with_texts) {}
 
-  // Returns the header, whose columns are known from the first row.
+  // Returns the header of the table. The number of its columns follows from the first prediction.
   std::string header(const Prediction& first) {
     std::string line = "index\tprediction";
     if (with_texts_ && first.texts.size() == 1) line += "\ttext";
@@ -63,7 +63,7 @@ class PredictionLines {
     const std::vector<float>& scores = scores_ == "logits" ? prediction.logits : prediction.probabilities;
     for (size_t label = 0; label < labels_.size(); ++label) {
       text += '\t';
-      // Token classification has the scores of every label for each word.
+      // For token classification, the column of a label contains its scores for all words of the row.
       for (size_t at = label; at < scores.size(); at += labels_.size()) {
         char number[32];
         std::snprintf(number, sizeof number, "%s%.6g", at == label ? "" : " ",
@@ -80,11 +80,11 @@ class PredictionLines {
   bool with_texts_;
 };
 
-// Writes the logits of predictions as predict_logits.npy, and for tokens the first row of each sequence as
-// predict_starts.npy.
+// Writes the logits of predictions as predict_logits.npy. For token classification, predict_starts.npy contains the
+// index of the first row of each sequence.
 class PredictedLogits {
  public:
-  // `suffix`: the suffix of the test set, "" or "_mm".
+  // `suffix` distinguishes the files of MNLI's second test set: "" or "_mm".
   PredictedLogits(std::string folder, const std::string& suffix, size_t num_labels)
       : path_(std::move(folder) + "/predict" + suffix + "_"), num_labels_(num_labels) {}
 
@@ -105,7 +105,7 @@ class PredictedLogits {
     logits_->finish();
     starts_->append(std::span(&num_rows_, 1));
     const std::string& starts = starts_->finish();
-    // Without tokens, row i belongs to sequence i.
+    // Except for token classification, row i of the logits belongs to sequence i, so the file of starts is not needed.
     if (num_rows_ == num_predictions_) std::filesystem::remove(starts);
   }
 
@@ -118,8 +118,8 @@ class PredictedLogits {
   int64_t num_predictions_ = 0;
 };
 
-// Predicts a set and passes each line of the table to `take` immediately, so that memory does not grow with the number of
-// rows.
+// Predicts a test set and passes each line of the table to `take` immediately, so that the memory does not grow with
+// the number of rows.
 MetricMap predict_lines(Trainer& trainer, TestSet set, const Arguments& arguments, const TestInput& input,
                         const std::function<void(const std::string& line)>& take,
                         PredictedLogits* logits = nullptr) {
@@ -226,7 +226,7 @@ void write_predictions(Trainer& trainer, const Arguments& arguments, const TestI
                        RunEvents& events) {
   MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments, input, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched)) {
-    // Metrics of the second set get run_glue's suffix.
+    // Metrics of MNLI's second (mismatched) test set get run_glue's suffix.
     for (const auto& [key, value] :
          write_predictions(trainer, TestSet::kMismatched, arguments, input, arguments.task_name + "-mm")) {
       metrics[key + "_mm"] = value;

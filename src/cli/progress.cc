@@ -56,7 +56,7 @@ void Progress::on_step_end(const StepInfo& info, TrainControl&) {
   }
   starts_anew_ = false;
   if (!bar_ || verbosity() != Verbosity::kAll) return;
-  // Two columns stay free for the terminal's echo of Ctrl-C.
+  // Two columns stay free, because the terminal prints "^C" when the user presses Ctrl-C.
   std::fprintf(stderr, "\r\033[K%s", format_progress_bar(recent_, context(), terminal_columns() - 2).c_str());
   std::fflush(stderr);
   bar_drawn_ = true;

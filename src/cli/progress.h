@@ -1,4 +1,4 @@
-// Shows the progress of a run to a person: a bar on a terminal, plain lines elsewhere.
+// Shows the progress of a run: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@ namespace plimsoll::cli {
 
 class Progress : public Callback {
  public:
-  // `bar`: draw a progress bar; without it, a line is printed for every record of the log, every `logging_steps`.
-  // `plan_bytes`: the planned memory, shown next to the speed.
+  // With `bar` a progress bar is drawn; without it, a line is printed every `logging_steps` steps. `plan_bytes` is the
+  // planned memory, which is shown next to the speed.
   Progress(bool bar, int64_t plan_bytes);
   void on_train_begin(int64_t max_steps) override;
   void on_step_end(const StepInfo& info, TrainControl& control) override;
@@ -29,11 +29,11 @@ class Progress : public Callback {
   bool bar_;
   bool bar_drawn_ = false;
   int64_t plan_bytes_;
-  // The last step, with the sums of the tokens, the time and the operations of all steps since the last line of the log, from
-  // which the speed, the utilization and the remaining time are computed. log.jsonl has the same figures.
+  // The last step, but with tokens, time and operations summed over all steps since the last log record. The speed, the
+  // utilization and the remaining time are computed from these sums, as in log.jsonl.
   StepInfo recent_;
   int64_t num_recent_ = 0;
-  bool starts_anew_ = true;  // true if the next step is the first one after a line of the log
+  bool starts_anew_ = true;  // true if the next step is the first one after a log record
   int64_t max_steps_ = 0;
   std::chrono::steady_clock::time_point start_;
 };

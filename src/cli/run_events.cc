@@ -21,12 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-// The events after which the program waits for a reply of the reader.
+// The events for which the program waits for a reply: none, those of evaluations, or those of evaluations and steps.
 enum class Replies : uint8_t { kNone, kEvaluations, kSteps };
 
 json numbers_of(const MetricMap& values) {
   json object = json::object();
-  // JSON has no words for numbers that are not finite.
+  // JSON cannot represent numbers that are not finite, so they are written as null.
   for (const auto& [name, value] : values) object[name] = std::isfinite(value) ? json(value) : json(nullptr);
   return object;
 }
@@ -38,16 +38,16 @@ std::string line_of(std::string_view kind, json event) {
 
 }  // namespace
 
-// The open stream, and the requests for replies.
+// The open stream, and the state of replies and requests.
 struct RunEvents::Stream {
   EventStream lines;
   Replies replies = Replies::kNone;
-  int64_t last_id = 0;         // of the last event that asked for a reply
-  TrainControl deferred = {};  // requests that wait for the next step
+  int64_t last_id = 0;         // id of the last event that asked for a reply
+  TrainControl deferred = {};  // requests of the reader that are applied at the end of the next step
 
   bool asks() const { return replies != Replies::kNone && lines.is_open(); }
 
-  // Says once that the reader is gone. The run continues.
+  // Prints a warning, once, if the reader has closed its end of the stream. The run continues.
   void say_if_closed() {
     const std::string reason = lines.take_closing_reason();
     if (!reason.empty()) say_warning("--event_fd: " + reason + "; the run continues without events");
@@ -78,7 +78,7 @@ struct RunEvents::Stream {
     say_if_closed();
     return std::nullopt;
   }
-  // Takes what the reader has sent without being asked.
+  // Handles lines that the reader has sent without being asked.
   void take_lines() {
     if (!lines.is_socket()) return;
     while (const std::optional<std::string> line = lines.read_line())
@@ -103,7 +103,7 @@ struct RunEvents::Stream {
 
 namespace {
 
-// Sends the events of a training.
+// A callback of the training loop that sends the events of a training.
 class EventCallback : public Callback {
  public:
   explicit EventCallback(RunEvents::Stream& stream) : stream_(stream) {}
@@ -154,14 +154,16 @@ class EventCallback : public Callback {
   RunEvents::Stream& stream_;
 };
 
-// Writes the logits and labels of an evaluation, and asks the reader for its metrics.
+// A metric that writes the logits and labels of an evaluation to files, and asks the reader for metrics computed from
+// them.
 class LogitsMetric : public Metric {
  public:
-  // `stream`: null without --event_fd.
+  // `stream` is null without --event_fd.
   LogitsMetric(std::string folder, RunEvents::Stream* stream) : folder_(std::move(folder)), stream_(stream) {}
 
   std::string name() const override { return "logits_of_reader"; }
-  // A reader that is gone reports no metrics of its own any more.
+  // While the reader replies to evaluations, its replies determine the names of the metrics. After it has closed its
+  // end, it reports none.
   bool has_fixed_names() const override { return !asks(); }
   double value() const override { return 0; }
 
@@ -222,15 +224,15 @@ class LogitsMetric : public Metric {
     } else {
       labels_.emplace(folder_ + "/eval_labels.npy", "<f4", batch.num_labels);
     }
-    // If a sequence has several rows of logits, the labels are those of tokens, and the file of starts has the first row of each
-    // sequence.
+    // If there are more rows of logits than sequences, the rows are tokens. The file of starts then contains the index
+    // of the first row of each sequence.
     const auto num_rows = batch.logits.size() / static_cast<size_t>(batch.num_labels);
     if (num_rows + 1 != batch.sequence_starts.size()) starts_.emplace(folder_ + "/eval_starts.npy", "<i8", 0);
   }
 
   std::string folder_;
   RunEvents::Stream* stream_;
-  // The files of the evaluation in progress. values() completes them.
+  // The files of the current evaluation. values() completes them.
   std::optional<NpyFile> logits_;
   std::optional<NpyFile> labels_;
   std::optional<NpyFile> starts_;
@@ -259,7 +261,7 @@ void RunEvents::open(const Arguments& arguments, std::string_view command) {
         name + ": the file descriptor --event_fd " + std::to_string(*arguments.event_fd) +
             " is no socket, and replies need one; pass an end of socketpair(), or omit --event_replies");
   }
-  // A reader that is gone must not end the run.
+  // The run must continue if the reader has closed its end.
   std::signal(SIGPIPE, SIG_IGN);
   stream_ = std::make_unique<Stream>(Stream{.lines = std::move(lines), .replies = replies});
   stream_->send("start", {{"command", command}, {"output_dir", arguments.output_dir}});
@@ -267,8 +269,8 @@ void RunEvents::open(const Arguments& arguments, std::string_view command) {
 
 void RunEvents::send_plan(const PlanReport& plan) {
   if (!stream_) return;
-  // A text in JSON contains no line break. The line breaks and the indentation of the plan's JSON are therefore between values, and are
-  // removed without parsing it.
+  // The plan is a JSON text with line breaks, but an event is a single line. Strings in JSON contain no line breaks, so
+  // the line breaks and the indentation can be removed without parsing the text.
   std::string line = line_of("plan", {{"fits", plan.fits}, {"refusal", plan.refusal}});
   line.back() = ',';
   line += "\"plan\":";

@@ -1,5 +1,5 @@
-// The events of a run for the program that has started it, as lines of JSON on the file descriptor --event_fd.
-// docs/PYTHON.md describes every event. Not thread-safe.
+// The events of a run, as lines of JSON on the file descriptor --event_fd, for the program that has started the run
+// (the reader). docs/PYTHON.md describes every event. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -24,17 +24,17 @@ class RunEvents {
   RunEvents(const RunEvents&) = delete;
   RunEvents& operator=(const RunEvents&) = delete;
 
-  // Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, for
-  // --event_replies without a socket.
+  // Opens the stream if --event_fd is given. Errors: kUsage for a descriptor that is not open for writing, and for
+  // --event_replies if the descriptor is not a socket.
   void open(const Arguments& arguments, std::string_view command);
 
-  // The functions below do nothing if the stream is not open.
+  // The functions below have no effect if the stream is not open.
   //
   // Sends the plan of the run, before anything is allocated.
   void send_plan(const PlanReport& plan);
   // Sends warnings or notes, one event each. `kind`: "warning" or "note".
   void send_remarks(std::string_view kind, const std::vector<std::string>& texts);
-  // Sends the final metrics of a part of the run. `split`: "train", "eval" or "predict".
+  // Sends the final metrics of the training, an evaluation or a prediction. `split`: "train", "eval" or "predict".
   void send_results(std::string_view split, const MetricMap& metrics);
   // Sends the names of the labels in the order of their ids.
   void send_labels(const std::vector<std::string>& names);
@@ -43,11 +43,12 @@ class RunEvents {
   // Sends the last event and waits up to 2 s until the reader has taken all events.
   void end(int exit_code, const std::string& message);
 
-  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open. It refers to
-  // this object.
+  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open.
+  // The callback must not outlive this object.
   std::shared_ptr<Callback> callback();
-  // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is set,
-  // and asks the reader for further metrics, if --event_replies is set. Null without --save_logits. It refers to this object.
+  // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is
+  // set, and asks the reader for further metrics, if --event_replies is set. Returns null without --save_logits. The
+  // metric must not outlive this object.
   std::shared_ptr<Metric> logits_metric(const Arguments& arguments);
 
   struct Stream;
@@ -56,7 +57,7 @@ class RunEvents {
   std::unique_ptr<Stream> stream_;
 };
 
-// Refuses --event_replies, which a run of several processes does not take. Errors: kUsage.
+// Throws if --event_replies is given, because a run of several processes does not support it. Errors: kUsage.
 void require_no_replies(const Arguments& arguments);
 
 }  // namespace plimsoll::cli

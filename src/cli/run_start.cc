@@ -43,7 +43,7 @@ void require_writable(std::string_view argument, const std::string& path) {
 
 bool write_json(const std::string& json, const Arguments& arguments) {
   if (arguments.json == "-") {
-    // Prints nothing else, so that another program can read the JSON from a pipe.
+    // With --json -, only the JSON is printed, so that another program can read it from a pipe.
     print(json);
     return false;
   }
@@ -60,7 +60,7 @@ void print_plan_tables(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.why) print("\n" + plan.why);
 }
 
-// Prints the part of the plan that a run shows before it starts.
+// Prints the plan of a run before the run starts.
 void print_summary(const PlanReport& plan, const Arguments& arguments, Task task) {
   begin_results(plan.json, arguments);
   if (arguments.modules || arguments.why) {
@@ -81,7 +81,7 @@ void print_summary(const PlanReport& plan, const Arguments& arguments, Task task
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks) {
   Arguments& arguments = parsed.arguments;
   const bool trains = arguments.do_train || !parsed.explicitly_set.contains("do_train");
-  // --parallelism_config may state the number of processes, too.
+  // The number of processes may also come from --parallelism_config.
   const bool is_given = parsed.explicitly_set.contains("nproc_per_node") || arguments.nproc_per_node > 1;
   if (num_local_ranks || !trains || is_given || arguments.nnodes > 1) return {};
   arguments.nproc_per_node = num_ranks_on_this_machine(arguments);
@@ -113,7 +113,7 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Rem
   events.send_plan(trainer.plan());
   if (arguments.dry_run) {
     print_plan(trainer.plan(), arguments);
-    // Refuses before anything is allocated. The plan and the message are those of a real run.
+    // If the plan does not fit, a dry run must fail with the same message as a real run.
     if (!trainer.plan().fits) throw Error(ErrorCode::kWillNotFit, trainer.plan().refusal);
     return false;
   }

@@ -11,8 +11,9 @@
 namespace plimsoll::cli {
 namespace {
 
-// A program that nohup or a shell without job control starts keeps ignoring a signal. obey_sent_interrupts() has
-// replaced the action of an ignored SIGINT, so that SIGINT is read here.
+// Returns true if this process ignores the signal because nohup, or a shell without job control, started it with the
+// signal ignored. Such a signal stays ignored. SIGINT is an exception: obey_sent_interrupts() has replaced its action
+// by a handler, so SIGINT is read.
 bool is_ignored_signal(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -1,5 +1,5 @@
-// Reads the signals that concern a launcher of processes from a descriptor, which poll() can wait for together with
-// pipes. Not thread-safe: signals are blocked in the calling thread.
+// Lets a process that starts other processes read its signals from a descriptor, so that poll() can wait for signals
+// and pipes at the same time. Not thread-safe: signals are blocked in the calling thread.
 #pragma once
 
 #include <unistd.h>
@@ -10,10 +10,10 @@
 
 namespace plimsoll::cli {
 
-// Throws kDevice with the action that failed and the text of errno.
+// Throws kDevice with a message that names the failed action and contains the text of errno.
 [[noreturn]] void fail_in_system(const std::string& action);
 
-// Owns an open descriptor.
+// Owns an open file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -32,12 +32,12 @@ class Descriptor {
   int number_;
 };
 
-// While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are read from it instead of having their
-// actions, except for those that this process ignores. Signals that were not read are dropped at the end. At most one
-// object exists at a time.
+// While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are returned by next() instead of having their
+// usual effect, except for those that this process ignores. Signals that were not read are dropped at the end. At most
+// one object exists at a time.
 class SignalReader {
  public:
-  // Errors: kDevice.
+  // Blocks the signals and opens the descriptor. Errors: kDevice.
   SignalReader();
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;
@@ -45,12 +45,13 @@ class SignalReader {
 
   // Returns the file descriptor to poll: it is readable if a signal has arrived.
   int descriptor() const { return reader_.get(); }
-  // The signals that were blocked before, which a child must block instead of those of this process.
+  // Returns the signals that were blocked before this object was created. A child process must block these and no
+  // others.
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;
-  // Stops this process after next() has returned SIGTSTP. Returns when the process continues. The kernel decides
-  // whether it stops: a process that no shell could continue does not.
+  // Stops this process and returns when it is continued; to be called after next() has returned SIGTSTP. The kernel
+  // does not stop a process that no shell could continue; the function then returns at once.
   static void stop_until_continued();
 
  private:

@@ -112,7 +112,8 @@ int run_tokenize(const std::vector<std::string>& words) {
   const std::string name = is_file ? path : "standard input";
   int64_t number = 0;
   for (std::string line; !output_is_lost() && std::getline(input, line);) {
-    // Only the first line is checked: it shows if the file is text, and a terminal or a pipe may not have sent more yet.
+    // Only the first line is checked. It shows whether the input is text, and a terminal or a pipe may not have sent
+    // more yet.
     if (++number == 1) require_text(line, name);
     try {
       if (read.has("decode")) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kStopNotice[] = "\nfinishing the step and saving; a second signal stops at once\n";
 
-// Returns the last line of output: what was written to the output folder and what was left unchanged.
+// Returns the last line that `train` prints: the files that were written to the output folder and those that were kept.
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
                              const std::vector<std::string>& written) {
   if (output.was_complete) {
@@ -39,11 +39,11 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
   return text;
 }
 
-// A rank that this program has started has this variable. Its value is the checkpoint from which a restarted rank resumes; if it
-// is empty, the arguments decide.
+// Environment variable that this program sets for the ranks that it starts. Its value is the checkpoint from which a
+// restarted rank resumes; if it is empty, the arguments determine the checkpoint.
 constexpr const char* kResumeVariable = "PLIMSOLL_RESUME_FROM_CHECKPOINT";
 
-// Starts `train` with these words as ranks and returns the exit code of the run.
+// Starts one process of `train` per rank with these arguments, and returns the exit code of the run.
 int run_ranks(int num_ranks, const std::vector<std::string>& words, const Arguments& arguments) {
   RankCommand command{.words = {own_program(), "train"},
                       .num_ranks = num_ranks,
@@ -66,8 +66,8 @@ int run_ranks(int num_ranks, const std::vector<std::string>& words, const Argume
   return launch_ranks(command);
 }
 
-// Applies the settings that run_ranks() passes to this rank in kResumeVariable. Errors: as require_no_restarts(), if another
-// launcher has started it.
+// If this program has started this process as a rank, applies the checkpoint in kResumeVariable to the arguments.
+// Errors: as require_no_restarts(), if another launcher has started it.
 void follow_launcher(Arguments& arguments) {
   const char* checkpoint = std::getenv(kResumeVariable);
   if (checkpoint == nullptr) {
@@ -79,7 +79,7 @@ void follow_launcher(Arguments& arguments) {
   arguments.max_restarts = 0;
 }
 
-// Writes the files that --html and --trace name.
+// Writes the HTML report and the trace of a run to the files that --html and --trace name.
 void write_report_files(const Trainer& trainer, const Arguments& arguments) {
   if (!arguments.html.empty()) write_text(report_html({arguments.output_dir}), "--html", arguments.html);
   if (arguments.trace.empty()) return;
@@ -91,8 +91,8 @@ void write_report_files(const Trainer& trainer, const Arguments& arguments) {
   }
 }
 
-// A trace of a run needs measured times. The files are written after the last step, and a file in the output folder may need the run to
-// make the folder.
+// Checks before a run that the files of --html and --trace can be written after the last step. The folder of a file may
+// be missing if it is the output folder, which the run makes. A trace is refused if the run measures no times.
 void check_report_files(const Arguments& arguments) {
   const auto of_run = (std::filesystem::path(arguments.output_dir) / "file").parent_path();
   for (const auto& [argument, path] : {std::pair("--html", arguments.html), {"--trace", arguments.trace}}) {
@@ -118,7 +118,8 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   set_verbosity(parsed.arguments);
   const std::optional<int> num_local = num_local_ranks(process_environment());
   const std::string gpus_note = use_all_gpus(parsed, num_local);
-  // A process that starts ranks leaves the remarks about the arguments to the first rank.
+  // The process that starts ranks does not print warnings and notes about the arguments, because the first rank prints
+  // them.
   const int num_ranks = num_ranks_to_start(parsed, num_local);
   if (num_ranks > 0 || num_local) require_no_replies(parsed.arguments);
   if (num_ranks > 0) {
@@ -152,7 +153,7 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
     std::set<std::string> given = parsed.explicitly_set;
     for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
     if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
-    // Evaluation and prediction without training run in the first process only.
+    // Evaluation and prediction without training need only one process, so other ranks end here.
     if (!is_first) return 0;
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks, events);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks, events);
@@ -166,14 +167,14 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   const auto stop_by_signals = [&] {
     stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
                                kStopNotice);
-    // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
+    // A dry run has nothing to save, and the program that reads its output may end early: `train --dry_run | head`.
     if (!arguments.dry_run) catch_signals();
   };
-  // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the training state
-  // is saved.
+  // The program that reads the output may have ended, for example `tee` after Ctrl-C. Printing then fails, but the
+  // training state is saved.
   if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
-  // A rank waits for the other ranks before it starts. Until then a signal ends the process at once, because there is nothing to
-  // save.
+  // If other processes belong to the run, show_and_start() waits for them, and until then a signal may end this process
+  // at once, because there is nothing to save.
   if (!num_local) stop_by_signals();
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks, events)) return 0;
   if (num_local) stop_by_signals();

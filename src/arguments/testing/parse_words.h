@@ -1,4 +1,4 @@
-// Shared code of the tests of settings: parses words and returns the message of the error that they raise.
+// Functions for tests of settings: they parse a command line and return the message of the error that it causes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ inline ParseResult parse(const std::vector<std::string>& words) {
   return parse_arguments(words);
 }
 
-// Runs `body`, which must throw kUsage, and returns the message.
+// Runs `body`, which must throw kUsage, and returns the error message.
 template <typename Body>
 std::string usage_error(const Body& body) {
   try {

@@ -1,4 +1,5 @@
-// The map of an arena: which buffer is at which address, and from which op to which. Pure; thread-safe.
+// The map of an arena: the address of each buffer, and the first and the last op at which it is in use. Pure;
+// thread-safe.
 //
 // Invariants: the sizes of the buffers that are live at the peak, without gaps, add up to live_bytes(peak). Persistent buffers
 // are live at every op and begin at address 0. No two buffers that are live at one op share a byte.
@@ -19,14 +20,14 @@ struct MapBuffer {
   Purpose purpose = Purpose::kTemporary;
   int64_t offset = 0;
   int64_t bytes = 0;
-  uint32_t first = 0;  // the positions of the first and the last op at which it is live
+  uint32_t first = 0;  // positions of the first and the last op at which the buffer is in use
   uint32_t last = 0;
   bool is_persistent = false;
 };
 
 struct MapSegment {
-  std::string name = {};  // such as "forward"
-  uint32_t first = 0;     // the position of its first op
+  std::string name = {};  // name of the segment, such as "forward"
+  uint32_t first = 0;     // position of the first op of the segment
 };
 
 struct BufferMap {
@@ -34,10 +35,10 @@ struct BufferMap {
   int64_t arena_bytes = 0;
   // The estimated start of each op; the last element is the end of the program.
   std::vector<double> start_ms = {};
-  std::vector<std::string> ops = {};  // the name of each op
+  std::vector<std::string> ops = {};  // name of each op, in the order in which the ops run
   std::vector<MapSegment> segments = {};
   std::vector<MapBuffer> buffers = {};
-  uint32_t peak = 0;  // the op at which the most bytes are live, as in MemoryAnatomy::peaks
+  uint32_t peak = 0;  // position of the op at which the most bytes are in use, as in MemoryAnatomy::peaks
 
   size_t num_ops() const { return ops.size(); }
   int64_t live_bytes(uint32_t op) const;
@@ -45,7 +46,7 @@ struct BufferMap {
   double byte_ops() const;
 };
 
-// Returns the map of a program of the plan. Cost: linear in ops and buffers.
+// Returns the map of a program of the plan. Cost: linear in the number of ops and of buffers.
 BufferMap buffer_map(const Plan& plan, const ProgramPlan& program);
 
 // Convert a map to JSON and back. Errors of parse_map(): kBadData if a value is missing, or if a buffer is outside of the arena or

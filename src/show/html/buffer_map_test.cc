@@ -17,8 +17,8 @@ int64_t sum_of_purposes(const PurposeBytes& bytes) {
   return sum;
 }
 
-// At every op and for every purpose, the buffers of the map have as many bytes as the anatomy of memory states, and byte_ops() is the sum
-// of these over all ops.
+// At every op and for every purpose, the buffers of the map must have as many bytes as the plan's tables of memory
+// (MemoryAnatomy) state, and byte_ops() must be the sum of these bytes over all ops.
 TEST(BufferMap, AddsUpToThePlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {

@@ -14,7 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// Curves with more points than this are reduced to the lowest and the highest value of each interval, which is what is visible.
+// The largest number of points per curve. A curve with more points is divided into intervals, and only the lowest and
+// the highest value of each interval are drawn, which looks the same.
 constexpr size_t kMostPoints = 1200;
 
 std::vector<PlotPoint> thinned(const std::vector<PlotPoint>& points) {
@@ -52,11 +53,11 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   }
   if (low >= 0 && low < 0.7 * high) low = 0;
   const double margin = high > low ? 0.05 * (high - low) : std::max(0.5, 0.1 * std::fabs(high));
-  // If no value is negative, the axis does not extend below zero.
+  // If no value is negative, the axis must not extend below zero.
   return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
-// A curve of the chart: a key of the log, its name, and if it is dashed.
+// A curve of the chart: the key of its values in the log, its name in the legend, and true if it is dashed.
 struct CurveKey {
   std::string key;
   std::string name;
@@ -104,7 +105,7 @@ std::set<std::string> quality_metrics(std::span<const ReportSource> sources) {
   return keys;
 }
 
-// A line of the table that puts runs side by side.
+// A row of the table that compares runs, which has one column per run.
 struct ComparedFigure {
   const char* name;
   const char* path;
@@ -175,7 +176,8 @@ std::string figures_table(std::span<const ReportSource> sources) {
   return table.html();
 }
 
-// The names of files and of the run itself, which differ between any two runs.
+// Arguments that name files or the run itself. They differ between any two runs, so the list of different arguments
+// omits them.
 constexpr std::string_view kOwnNames[] = {"output_dir", "run_name", "html", "trace", "json"};
 
 std::string differences_table(std::span<const ReportSource> sources) {

@@ -15,7 +15,8 @@
 namespace plimsoll {
 namespace {
 
-// A buffer that is lower or narrower than this, in units of the chart, is smaller than a pixel of a large screen.
+// Smallest height and width of a drawn buffer, in units of the chart. A smaller buffer would be smaller than a pixel of
+// a large screen.
 constexpr double kLeastHeight = PageChart::kSide / 900;
 constexpr double kLeastWidth = PageChart::kSide / 1800;
 
@@ -55,7 +56,7 @@ std::string title_of(const BufferMap& map, const MapBuffer& buffer) {
 }
 
 std::string rect_of(const BufferMap& map, const MapBuffer& buffer, const MapBox& box) {
-  // Rectangles that are large enough have an edge, so that neighbouring buffers can be told apart.
+  // Rectangles that are large enough are drawn with an edge, so that a reader can distinguish neighbouring buffers.
   const bool has_edge = box.height > 4 * kLeastHeight && box.width > 4 * kLeastWidth;
   return fmt::format(
       "<rect class=\"p{}{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "
@@ -64,8 +65,8 @@ std::string rect_of(const BufferMap& map, const MapBuffer& buffer, const MapBox&
       html_escaped(title_of(map, buffer)));
 }
 
-// Merges boxes of the same purpose that are smaller than a pixel: those that overlap or touch after rounding to the grid of
-// pixels are drawn once.
+// Merges rectangles of buffers that are smaller than a pixel and have the same purpose. Rectangles that overlap or
+// touch after rounding to the grid of pixels are drawn as one.
 class SmallBoxes {
  public:
   void add(Purpose purpose, const MapBox& box) {

@@ -42,7 +42,7 @@ std::string html_escaped(std::string_view text) {
   for (size_t at = find_invalid_utf8(valid); at < valid.size(); at = find_invalid_utf8(valid))
     valid[at] = '?';
   std::string escaped = xml_escaped(valid);
-  // xml_escaped() keeps this control character, which XML permits and HTML does not.
+  // xml_escaped() keeps the control character DEL, which XML permits but HTML does not.
   std::ranges::replace(escaped, '\x7f', '?');
   return escaped;
 }
@@ -122,7 +122,8 @@ void PageChart::line(const std::vector<PlotPoint>& points, std::string_view colo
 
 void PageChart::dots(const std::vector<PlotPoint>& points, std::string_view colour) {
   std::string path;
-  // A line without length and with round ends is a dot that does not stretch with the chart.
+  // A dot is drawn as a line of length zero with round ends. Unlike a circle, it is not distorted when the chart is
+  // stretched.
   for (const auto& [at, value] : points) {
     if (std::isfinite(at) && std::isfinite(value)) path += fmt::format("M{:.1f} {:.1f}h0", x(at), y(value));
   }
@@ -133,7 +134,8 @@ void PageChart::mark_x(double value, std::string_view word, std::string_view css
   const double percent = x(value) / kSide * 100;
   body_ +=
       fmt::format("<path class=\"mark {}\" d=\"M{:.1f} 0V{}\"/>\n", html_escaped(css_class), x(value), kSide);
-  // A word is written on the side of its line that has more space, because a page may be as narrow as a phone.
+  // The label of a vertical line is written on the side that has more space, because a page may be as narrow as a
+  // phone.
   marks_ +=
       fmt::format("<span class=\"word {} {}\" style=\"left:{:.2f}%\">{}</span>\n",
                   percent > 50 ? "before" : "after", html_escaped(css_class), percent, html_escaped(word));

@@ -14,16 +14,16 @@ namespace plimsoll {
 // Escapes a text for HTML, in elements and in attributes with double quotes. Bytes that are not valid UTF-8 become "?".
 std::string html_escaped(std::string_view text);
 
-// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless `columns` gives other
-// kinds.
+// A table whose first column is text. The other columns are numbers, which are aligned at the right, unless the member
+// `columns` states that further columns are text.
 struct HtmlTable {
   std::vector<std::string> head = {};
   std::vector<std::vector<std::string>> rows = {};
   std::string columns =
-      "t";  // 't' for a column with text, 'n' for one with numbers; columns beyond it have numbers
-  bool has_total = false;  // the last row is a sum
+      "t";  // One letter per column: 't' for text, 'n' for numbers. Further columns contain numbers.
+  bool has_total = false;  // true if the last row contains sums
   std::string caption = {};
-  bool shows_caption = true;  // if false, only screen readers present it
+  bool shows_caption = true;  // if false, the caption is hidden and only screen readers present it
   std::string html() const;
 };
 
@@ -32,7 +32,7 @@ std::string html_section(std::string_view id, std::string_view title, const std:
 // Returns a paragraph. `text` is plain text.
 std::string html_note(std::string_view text);
 
-// A figure of a report that people read first: "planned", "6378.8 MiB", "fits".
+// One of the most important figures of a report, with its name, value and detail: "planned", "6378.8 MiB", "fits".
 struct KeyFigure {
   std::string name = {};
   std::string value = {};
@@ -57,7 +57,7 @@ class PageChart {
     double high = 1;
     std::string label = {};
   };
-  // Requires: low < high on both axes, all finite.
+  // Creates a chart with two axes. Requires: low < high on both axes, all finite.
   PageChart(Axis x, Axis y, std::string name, std::string css_class = "");
 
   double x(double value) const { return kSide * (value - x_.low) / (x_.high - x_.low); }
@@ -67,10 +67,10 @@ class PageChart {
   // Draws a line through the points, with a gap at points that are not finite, or dots.
   void line(const std::vector<PlotPoint>& points, std::string_view colour, bool is_dashed);
   void dots(const std::vector<PlotPoint>& points, std::string_view colour);
-  // Adds a vertical line with a word at its top.
+  // Adds a vertical line with a label at its top.
   void mark_x(double value, std::string_view word, std::string_view css_class = "");
   void legend(std::string_view colour, std::string_view word,
-              std::string_view kind);  // kind: "box", "line" or "dash"
+              std::string_view kind);  // kind of symbol in the legend: "box", "line" or "dash"
   std::string html() const;
 
  private:

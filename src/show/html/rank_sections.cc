@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// States which stage of the pipeline the map shows, because stages have different plans.
+// Tells the reader which stage of the pipeline the map shows, because stages have different plans.
 std::string stage_note(const ReportSource& source) {
   const std::optional<double> stage = number_at(source.report, "stage");
   if (!stage) return {};

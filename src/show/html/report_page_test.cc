@@ -30,8 +30,8 @@ size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Returns "" if the body of the page is well-formed XML, which is HTML too, and otherwise the first fault. The head and the script
-// are the same in every page.
+// Returns "" if the body of the page is well-formed XML, which is HTML too, and otherwise the first error. The head and
+// the script are the same in every page.
 std::string html_fault(const std::string& page) {
   const size_t body = page.find("<main>");
   const size_t end = page.find("</main>");
@@ -53,7 +53,8 @@ TEST(ReportPage, OfEveryPlanIsWellFormedAndNeedsNoOtherFile) {
   }
 }
 
-// Every buffer that is large enough to see is one rectangle, whose area is its share of the arena and of the time.
+// Every buffer that is large enough to be visible must be drawn as one rectangle, whose area is proportional to the
+// bytes of the buffer times the time during which it is in use.
 TEST(ReportPage, MapHasAreasInProportion) {
   const ReportSource source = source_of(preset_request("all-MiniLM-L6-v2", 8, 64));
   const BufferMap& map = *source.map;
@@ -79,7 +80,8 @@ TEST(ReportPage, MapHasAreasInProportion) {
     num_small += is_small ? 1 : 0;
   }
   EXPECT_EQ(num_drawn + num_small, map.buffers.size());
-  // Both sides of a rectangle are rounded to 0.01, so that its area is off by at most 0.005 times the sum of its sides.
+  // The width and height of a rectangle are rounded to 0.01, so that its area is off by at most 0.005 times the sum of
+  // its sides.
   EXPECT_NEAR(drawn + small, all, 0.005 * 2000 * static_cast<double>(num_drawn));
 }
 
@@ -93,7 +95,7 @@ TEST(ReportPage, PeakTableAddsUpToTheArena) {
   ASSERT_GT(column.size(), 3u);
   double sum = 0;
   for (size_t i = 0; i + 1 < column.size(); ++i) sum += column[i];
-  // Each figure is rounded to 0.1 MiB.
+  // Each figure of the table is rounded to 0.1 MiB, which can change the sum.
   EXPECT_NEAR(sum, column.back(), 0.05 * static_cast<double>(column.size()));
   EXPECT_NEAR(column.back(), static_cast<double>(source.map->arena_bytes) / kMiB, 0.05);
 }
@@ -164,7 +166,7 @@ TEST(ReadRun, ReadsAFolderAndNamesWhatIsWrong) {
   const PlanRequest request = small_request();
   const Plan plan = build_plan(request);
   folder.write("plan.json", plan_json(plan));
-  // A run of an older version has no report.json.
+  // A folder written by an older version has no report.json. The page must say so instead of failing.
   EXPECT_EQ(refusal(), "");
   ReportSource old = read_run(folder.path());
   EXPECT_NE(report_page({&old, 1}).find("The folder has no report.json"), std::string::npos);

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns the object in a file of the run; null if there is no such file.
+// Returns the JSON object in a file of the run's folder; null if there is no such file.
 Json object_of(const std::filesystem::path& folder, const char* file) {
   const std::filesystem::path path = folder / file;
   return std::filesystem::exists(path) ? read_json_object(path.string()) : Json();
@@ -29,7 +29,7 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     try {
       history.push_back(parse_log_line(line));
     } catch (const Json::exception&) {
-      // Ignores an incomplete last line, which a run leaves that ends while it writes.
+      // Ignores an incomplete last line. A run leaves one if it is killed while it writes the log.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
       throw_error(ErrorCode::kBadData,
                   "{}:{}: this line is not a record of a log; it begins with '{}'. Remove the line, or run "
@@ -45,7 +45,8 @@ std::string text_of(const Json& value) {
                            : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The parts of an object that a page reads have to be objects, so that a damaged file gives a message instead of an internal error.
+// Checks that the values of plan.json that a page reads have the right types, so that a damaged file gives a message
+// instead of an internal error.
 void require_plan(const Json& plan, const std::string& path) {
   const auto has_object = [&](const char* key) { return plan.contains(key) && plan[key].is_object(); };
   if (has_object("by_phase") && has_object("by_purpose") && has_object("operations") &&

@@ -28,12 +28,12 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 // One run or plan. JSON values that are missing are null.
 struct ReportSource {
-  std::string name = {};        // the folder of the run, or the model of the plan
-  nlohmann::json plan = {};     // plan.json
-  nlohmann::json report = {};   // report.json
-  nlohmann::json memory = {};   // memory.json: only of a run
-  nlohmann::json results = {};  // all_results.json
-  nlohmann::json profile = {};  // profile.json, of a run with --profile
+  std::string name = {};        // path of the folder of the run, or name of the model of the plan
+  nlohmann::json plan = {};     // content of plan.json
+  nlohmann::json report = {};   // content of report.json
+  nlohmann::json memory = {};   // memory.json; null for a plan
+  nlohmann::json results = {};  // content of all_results.json
+  nlohmann::json profile = {};  // profile.json; null for a run without --profile
   std::vector<LogRecord> history = {};
   std::optional<BufferMap> map = {};
 
@@ -43,16 +43,16 @@ struct ReportSource {
   NamedTexts environment() const;
 };
 
-// Returns the text of report.json. `environment`: what the caller knows about the machine and the program.
+// Returns the text of report.json. `environment` describes the machine and the program.
 std::string report_json(const Plan& plan, const PlanLabels& labels, const Arguments& arguments,
                         const NamedTexts& environment);
 
-// Returns the source of a plan. `plan_text` and `report_text`: as plan_json() and report_json() return them.
+// Returns a plan as a source of a report. `plan_text` and `report_text`: as plan_json() and report_json() return them.
 ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
                             const std::string& report_text);
 
-// Reads the files of a run. The folder has to contain plan.json; other files may be missing. Errors: kUsage if the folder is none of a
-// run; kBadData if a file is damaged.
+// Reads the files of a run. The folder has to contain plan.json; other files may be missing. Errors: kUsage if the
+// folder was not written by a run; kBadData if a file is damaged.
 ReportSource read_run(const std::string& folder);
 
 }  // namespace plimsoll

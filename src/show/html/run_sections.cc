@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Converts a key to text: "saved_for_the_backward_pass" to "saved for the backward pass".
+// Converts a key of plan.json to text: "saved_for_the_backward_pass" to "saved for the backward pass".
 std::string with_blanks(std::string key) {
   std::ranges::replace(key, '_', ' ');
   return key;
@@ -29,7 +29,7 @@ constexpr std::string_view kPhases[] = {"load", "resume", "train", "eval", "gene
 constexpr std::string_view kPurposeKeys[] = {"model_weights", "optimizer_states", "gradients",
                                              "saved_for_the_backward_pass", "temporary_buffers"};
 
-// The memory of the device, of the host and of a disk side by side; empty for a run in one space.
+// Returns a table of the memory of the device, of the host and of a disk; empty for a run that uses only one of them.
 std::string spaces_table(const Json& plan) {
   const Json* spaces = value_at(plan, "spaces");
   if (spaces == nullptr || !spaces->is_array() || spaces->size() < 2) return {};
@@ -85,7 +85,8 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
                    .has_total = true,
                    .caption = "Planned next to held, in MiB"};
     const std::string arena = mib_of(memory, "arena_bytes");
-    // The memory of the process outside the arena can only be measured as a difference.
+    // The memory outside the arena cannot be measured directly. It is the measured memory of the process minus the
+    // arena.
     const int64_t outside = bytes_at(memory, "measured_peak_bytes") - bytes_at(memory, "arena_bytes");
     held.rows.push_back({"arena", arena, arena, mib_of(memory, "arena_high_water_bytes")});
     held.rows.push_back({"outside the arena", mib_of(memory, "constant_bytes"), "-",
@@ -103,7 +104,7 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
   return html_section(id + "memory", "Memory", body);
 }
 
-// Returns the measured milliseconds of each group in a step, by the key of plan.json.
+// Returns the measured milliseconds per step of each group of operations, by the group's key in plan.json.
 std::map<std::string, double> measured_groups(const Json& profile) {
   std::map<std::string, double> ms;
   const Json* ops = value_at(profile, "ops");
@@ -117,7 +118,7 @@ std::map<std::string, double> measured_groups(const Json& profile) {
   return ms;
 }
 
-// Operations with a shorter time in milliseconds are not shown.
+// Groups of operations that take less than this number of milliseconds are not shown.
 constexpr double kLeastMs = 1e-4;
 
 std::string operations_section(const ReportSource& source, const std::string& id) {
@@ -248,7 +249,7 @@ std::vector<KeyFigure> key_figures(const ReportSource& source) {
   return figures;
 }
 
-// Returns the name that users of training frameworks know: "fp32" for "f32".
+// Converts a type name of Plimsoll to that of training frameworks: "f32" to "fp32".
 std::string precision_name(const std::string& dtype) {
   return dtype == "f32" || dtype == "f16" ? "fp" + dtype.substr(1) : dtype;
 }

@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The tracks: one for the segments, then one per queue.
+// A trace has one track for the segments (forward, backward, optimizer) and one track per queue (computation, copies,
+// communication).
 constexpr int kSegmentTrack = 1;
 int track_of(Queue queue) {
   return kSegmentTrack + 1 + static_cast<int>(queue);
@@ -41,7 +42,7 @@ Json track_name(int track, std::string_view name) {
   return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-// Adds the names of the tracks that have a slice, in the order of their numbers.
+// Adds the names of the tracks that contain at least one slice, in the order of their numbers.
 void add_tracks(const ProgramPlan& program, std::string_view process, Json& events) {
   events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 1}, {"args", {{"name", process}}}});
   events.push_back(track_name(kSegmentTrack, "segments"));
@@ -99,8 +100,8 @@ void add_counters(const Plan& plan, const ProgramPlan& program, const std::vecto
   }
 }
 
-// Returns the start and end of each op from measured times: an op on a queue other than kCompute starts as soon as its queue is
-// free.
+// Returns the start and end of each op, computed from the measured durations. An op on a queue other than kCompute
+// starts as soon as its queue is free.
 std::vector<OpSpan> measured_spans(const ProgramPlan& program, const std::vector<double>& op_ms) {
   std::vector<OpSpan> spans;
   double now_ms = 0;

@@ -1,5 +1,6 @@
-// Traces in the JSON format of Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open: one slice per op
-// on the track of its queue, and a counter with the live bytes of the arena by purpose. Pure; thread-safe.
+// Traces in the JSON format of Chrome's trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open: one
+// slice per op on the track of its queue (computation, copies to or from the device, communication), and a counter with
+// the live bytes of the arena by purpose. Pure; thread-safe.
 #pragma once
 
 #include <span>

@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Every event has the fields that the format requires, and slices of one track do not overlap.
+// Checks that every event of a trace has the fields that the format requires, and that slices of one track do not
+// overlap.
 void expect_trace(const Json& trace, const Plan& plan, const ProgramPlan& program) {
   ASSERT_TRUE(trace["traceEvents"].is_array());
   std::map<int, double> end_of_track;
@@ -27,7 +28,7 @@ void expect_trace(const Json& trace, const Plan& plan, const ProgramPlan& progra
     if (kind == "X") {
       const double start = event["ts"];
       double& end = end_of_track[event["tid"].get<int>()];
-      // Times have three decimals of a microsecond.
+      // Times have three decimals of a microsecond, so two rounded times may overlap by this much.
       EXPECT_GE(start, end - 0.0015) << event.dump();
       end = start + event["dur"].get<double>();
       EXPECT_GE(event["dur"].get<double>(), 0);

@@ -18,16 +18,17 @@ constexpr int kWidth = 1280;
 constexpr int kTop = 128;
 constexpr int kNames = 330;  // left edge of the first panel
 constexpr int kBetween = 84;
-constexpr int kRight = 86;      // free space to the right of the last panel
+constexpr int kRight = 86;      // free space to the right of the rightmost panel
 constexpr int kLine = 16;       // line height of the caption
-constexpr double kNumber = 44;  // width of a four-digit number and its distance from the bar
+constexpr double kNumber = 44;  // width of a number of four digits and of its distance from the bar
 constexpr std::string_view kInk = "#222222";
 constexpr std::string_view kPale = "#666666";
 constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kOurs = "#0072B2";
 constexpr std::string_view kPeers = "#E69F00";
 
-// The largest number of characters of a line of the caption, of a name on one line, and of a name on two lines.
+// The largest number of characters in a line of the caption, in a name on one line, and in each line of a name on two
+// lines.
 constexpr size_t kCaptionColumns = 190;
 constexpr size_t kNameColumns = 44;
 constexpr size_t kSmallNameColumns = 54;
@@ -38,13 +39,14 @@ struct Bar {
   std::optional<double> peer = {};
 };
 
-// One row of the picture.
+// One row of the plot, which shows one experiment.
 struct Band {
   std::string name;
   Bar memory;
   Bar speed;
-  Bar metric;           // the metric of the evaluation; 0 if there is none
-  std::string no_peer;  // text shown instead of the missing bar of the other program
+  Bar metric;  // a metric of the evaluation, such as accuracy; 0 if there is none
+  // text that replaces the bar of Hugging Face's Trainer if Trainer did not run this row
+  std::string no_peer;
 };
 
 // The heights of a row and of a bar, in pixels.
@@ -54,14 +56,15 @@ struct Heights {
   double peer_bar = 0;
 };
 
-// Returns the heights. With many rows they are lower, so that the picture still fits on a slide.
+// Returns the heights for a number of rows. With many rows they are smaller, so that the plot still fits on a slide.
 Heights heights_of(size_t num_rows, bool has_peers) {
   if (has_peers) return num_rows > 20 ? Heights{31, 13, 11} : Heights{36, 16, 13};
   return num_rows > 24 ? Heights{23, 14, 0} : Heights{28, 18, 0};
 }
 
-// Returns the metric of the evaluations that the picture shows: accuracy if it was measured, otherwise the first by name
-// that is not a loss, a speed or of MNLI's second set. Empty if the rows were not evaluated.
+// Returns the metric of the evaluations that the picture shows: accuracy if it was measured, otherwise the first by
+// name that is not a loss, a speed or measured on MNLI's second (mismatched) test set. Empty if the rows were not
+// evaluated.
 std::string shown_metric(const std::vector<ExperimentRow>& rows) {
   std::string shown;
   for (const ExperimentRow& row : rows) {
@@ -247,11 +250,11 @@ class Drawing {
     const double mark = bar.predicted * scale;
     if (bar.predicted > 0)
       picture_.line(left + mark, y - 2, left + mark, y + heights_.bar + (has_peers_ ? 0 : 2), "#000000", 2.5);
-    // The number is written at the end of the bar, or after the mark of the prediction if the mark would cross the
-    // number.
+    // The number is written after the end of the bar, or after the mark of the predicted value if the mark would cross
+    // the number.
     const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
     write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
-    // Hugging Face's Trainer is not evaluated, so it has no bar for the metric.
+    // Hugging Face's Trainer trains but does not evaluate in this comparison, so it has no bar for the metric.
     if (!has_peers_ || &bar == &band.metric) return;
     const double peer_y = y + heights_.bar;
     const double peer_length = bar.peer.value_or(0) * scale;
@@ -270,7 +273,7 @@ class Drawing {
 
   const std::vector<ExperimentRow>& rows_;
   std::vector<Band> bands_;
-  std::string metric_;  // key of the evaluation; "" for none
+  std::string metric_;  // name of the metric that the plot shows; "" for none
   int panel_;           // width of a panel
   bool has_peers_;
   Heights heights_;

@@ -1,5 +1,5 @@
-// The reports about a table of experiments: its summary, the texts, the JSON and CSV files, and the picture. docs/EXPERIMENTS.md
-// describes the files. Pure; thread-safe.
+// The reports that `plimsoll bench` makes from a table of experiments: summary, texts, JSON and CSV files, and a plot.
+// docs/EXPERIMENTS.md describes the files. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,37 @@
 
 namespace plimsoll {
 
-// The effect of one method alone: speed and memory of its row, each divided by that of the first row that ran. Above 1, `speed`
-// means faster and `memory` means more memory.
+// The effect of one method alone: speed and memory of the row with only this method, divided by those of the first row
+// that ran. Above 1, `speed` means faster and `memory` means more memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
-  std::optional<double> spread = {};  // spread of both rows together, as speed_spread() defines it
+  // combined spread of this row and the first row, where spread is defined as for speed_spread()
+  std::optional<double> spread = {};
 };
 
-// Errors of the predictions: predicted / measured - 1.
+// The errors of the predicted speeds and memory of the rows. An error is predicted / measured - 1.
 struct PredictionErrors {
   int64_t rows = 0;
   int64_t near = 0;  // number of rows whose predicted speed is off by at most 15 %
-  double worst = 0;  // largest error of the speed, with its sign
+  double worst = 0;  // the speed error with the largest absolute value, with its sign
   double worst_memory = 0;
 };
 
 struct ExperimentSummary {
-  // The name of the first row that ran. If no row ran, all fields are empty.
+  // Name of the first row that ran, with which the others are compared. If no row ran, all fields of the summary are
+  // empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
-  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both. Without a spread,
-  // because a row ran fewer than three times, it is never clear.
+  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both rows. If a
+  // row ran fewer than three times, it has no spread, and the result is never clear.
   std::string fastest = {};
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear`: every other row needs at least 2 MiB more, which is also more than 2 % of
-  // its memory.
+  // The row with the least memory. `is_smallest_clear` is true if every other row needs at least 2 MiB and more than 2
+  // % more memory.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;
@@ -56,17 +58,17 @@ struct ExperimentSummary {
 
 ExperimentSummary summarize(const std::vector<ExperimentRow>& rows);
 
-// Returns the first row that ran, the reference of the others, or nullptr if no row ran.
+// Returns the first row that ran, with which the other rows are compared; nullptr if no row ran.
 const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
 
-// Returns value / reference, or 0 if there is no reference.
+// Returns value / reference; 0 if the reference is 0.
 double ratio(double value, double reference);
 
 // Formats the table with at most 100 columns and a newline at the end. A name longer than its column
 // continues on the next line. Speed-up and saving are relative to the first row with figures.
 std::string experiment_table(const std::vector<ExperimentRow>& rows);
-// Formats the predictions of the rows next to what the source documents measured, with at most 80 columns and a newline
-// at the end.
+// Formats the predictions of the rows next to the values that Hugging Face's page states, with at most 80 columns and a
+// newline at the end.
 std::string planned_experiment_table(const ExperimentPlan& plan);
 // Describes which method improves speed and which saves memory, and by how much, from the rows with a single
 // method.
@@ -75,23 +77,24 @@ std::string experiment_summary(const std::vector<ExperimentRow>& rows);
 // Returns a CSV file: a header and one line per row.
 std::string experiment_csv(const std::vector<ExperimentRow>& rows);
 
-// Version 2 added the date, program, machine and summary.
+// Version of the format of the JSON file. Version 2 added the date, program, machine and summary.
 inline constexpr int kExperimentJsonVersion = 2;
 
 nlohmann::json experiment_row_object(const ExperimentRow& row);
-// Parses a row, also of versions before 2. Errors: nlohmann::json::exception if the object has another form.
+// Parses a row of the JSON file. Files of version 1 are accepted too. Errors: nlohmann::json::exception if the object
+// has another form.
 ExperimentRow experiment_row_of(const nlohmann::json& object);
 
-// Returns the predictions of the rows, next to what the source documents measured.
+// Returns the predictions of the rows, next to the values that Hugging Face's page states, as JSON.
 std::string planned_experiment_json(const ExperimentPlan& plan);
 
-// Returns the file: origin, summary and rows.
+// Returns the JSON file with origin, summary and rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
-// Draws memory and speed by method as bars next to each other. The colours are those of Okabe and Ito (2008), which people with any
-// common form of colour blindness can distinguish: blue for this program, orange for Hugging Face's Trainer if it ran the rows too.
-// Predictions are marks across the bars, so they need no colour. Rows without figures have no bars; the caption names them. Requires: at
-// least one row.
+// Draws a plot of memory and speed with one row of bars per method. The colours are those of Okabe and Ito (2008),
+// which people with any common form of colour blindness can distinguish: blue for this program, orange for Hugging
+// Face's Trainer if it ran the rows too. Predictions are marks across the bars, so they need no colour. Rows without
+// figures have no bars; the caption names them. Requires: at least one row.
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

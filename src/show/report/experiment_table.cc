@@ -21,7 +21,7 @@ std::string mib(int64_t bytes) {
   return bytes > 0 ? fmt::format("{}", (bytes + kMiB / 2) / kMiB) : "-";
 }
 
-// Returns "4%", rounded up; "-" if the spread is not known.
+// Formats the spread of speeds as a percentage that is rounded up, such as "4%"; "-" if the spread is not known.
 std::string spread_text(std::optional<double> spread) {
   return spread ? fmt::format("{:.0f}%", std::ceil(100 * *spread)) : "-";
 }
@@ -30,8 +30,8 @@ std::string rate(double value) {
   return value > 0 ? short_number(value) : "-";
 }
 
-// Returns the name of a row before its figures, `width` columns wide. A longer name gets additional lines, so
-// that rows can be distinguished by any part of their names.
+// Returns the name of a row for the column before its figures, `width` columns wide. A longer name continues on further
+// lines. It is not shortened, because rows may differ in any part of their names.
 std::string name_column(std::string_view name, size_t width = kNameWidth) {
   std::string text = wrapped(name, width, 2);
   text.pop_back();
@@ -64,13 +64,13 @@ bool has_evaluation(const std::vector<ExperimentRow>& rows) {
   });
 }
 
-// Returns the names of the metrics in the rows, without those for speed.
+// Returns the names of the evaluation metrics in the rows, without those about speed.
 std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
   std::set<std::string> names;
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
     for (const auto& [name, value] : row.figures->evaluation) {
-      // Metrics of MNLI's second set have a suffix.
+      // Metrics of MNLI's second (mismatched) set have the suffix "_mm".
       const std::string_view stem(name.data(), name.size() - (name.ends_with("_mm") ? 3 : 0));
       const bool is_speed =
           stem.ends_with("_runtime") || stem.ends_with("_per_second") || stem.ends_with("_samples");
@@ -127,8 +127,8 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   return text;
 }
 
-// Describes the errors of the predictions, first as they are, then scaled by the first row, whose ratio of measured
-// to predicted speed applies to the device. The scaled errors show how well the ratios between rows are predicted,
+// Describes the errors of the predictions, first unchanged, then after all predictions were multiplied by the ratio of
+// measured to predicted speed of the first row. The scaled errors show how well the ratios between rows are predicted,
 // independently of the speed of the device.
 std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);
@@ -155,14 +155,15 @@ std::string yes_or_no(double gain) {
   return gain <= 0.98 ? "costs" : "no";
 }
 
-// Returns a verdict on a speed only if its difference exceeds the spread of the runs.
+// Returns "yes" or "no" to the question if the method improves the speed, or "unclear" if the difference is within the
+// spread of the runs.
 std::string speed_verdict(const MethodGain& gain) {
   const std::string verdict = yes_or_no(gain.speed);
   if (!gain.spread) return "run once";
   return verdict != "no" && std::fabs(gain.speed - 1) <= *gain.spread ? "unclear" : verdict;
 }
 
-// Names the rows whose speeds differ too much between their runs.
+// Returns a sentence with the names of the rows whose runs differ too much in speed.
 std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
   std::string names;
   for (const ExperimentRow& row : rows) {
@@ -175,7 +176,7 @@ std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
                   100 * kSteadySpread, names));
 }
 
-// Formats a speed and a memory with their ratios to those of the first row.
+// Formats the speed and the memory of a row, each with its ratio to that of the first row.
 std::string planned_columns(double samples_per_s, double first_samples_per_s, int64_t size_mib,
                             int64_t first_mib) {
   if (size_mib == 0) return fmt::format(" {:>6} {:>5} {:>6} {:>4}", "-", "", "-", "");
@@ -184,7 +185,7 @@ std::string planned_columns(double samples_per_s, double first_samples_per_s, in
                      100 * ratio(static_cast<double>(size_mib), static_cast<double>(first_mib)));
 }
 
-// Returns the sentences below the table of predictions.
+// Returns the explanations below the table of predictions.
 std::string describe_planned_rows(const ExperimentPlan& plan) {
   std::string text;
   if (std::ranges::any_of(plan.rows, [](const PlannedExperiment& row) { return !row.fits; }))

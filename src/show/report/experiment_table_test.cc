@@ -66,7 +66,7 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
 }
 
-// With a calibrated CPU, the first row is not used as a calibration.
+// If the predictions use a calibration of the CPU, they must not also be scaled by the ratio of the first row.
 TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   std::vector<ExperimentRow> rows = four_rows();
   for (ExperimentRow& row : rows) {
@@ -79,7 +79,8 @@ TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
 }
 
-// The names of the rows of a sweep have the same start and the same end.
+// The names of the rows of a sweep have the same start and the same end. The table must show the whole names, so that a
+// reader can distinguish the rows.
 TEST(ExperimentTable, LongNamesAreShownWhole) {
   std::vector<ExperimentRow> rows;
   for (const char* size : {"8", "16"}) {
@@ -170,7 +171,7 @@ TEST(ExperimentRuns, MedianMaximumAndSpread) {
   add(2, 6);
   EXPECT_NEAR(*speed_spread(figures), 5 / 10.5, 1e-12);
   add(11, 6);
-  // The spread leaves out the slowest run (the outlier 2) and the fastest one.
+  // The spread ignores the slowest run (2, an outlier) and the fastest run (12).
   EXPECT_EQ(figures.samples_per_s, 11);
   EXPECT_NEAR(*speed_spread(figures), 0.5 / 11, 1e-12);
   EXPECT_EQ(figures.speeds, (std::vector<double>{10, 12, 11, 2, 11}));
@@ -205,7 +206,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // The row as an older version wrote it, without the two fields that are erased here.
+  // Earlier versions wrote rows without the two fields that are erased here.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");
@@ -276,11 +277,12 @@ TEST(ExperimentPicture, HasThePeersBars) {
   rows[1].peer = PeerFigures{.samples_per_s = 0, .measured_bytes = 0, .refused = "no bitsandbytes here"};
   const std::string svg = experiment_picture(rows, origin()).svg();
   EXPECT_EQ(xml_fault(svg), "");
-  // Trainer ran one row, whose bars in the two panels and whose legend have this colour.
+  // The colour of Trainer occurs three times: one bar in each of the two panels for the only row that Trainer ran, and
+  // the legend.
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // Three rows without figures of Trainer have this text in each of the two panels.
+  // Trainer did not run three of the rows. Each of them has this text in both panels.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 

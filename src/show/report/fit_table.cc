@@ -47,7 +47,7 @@ std::string_view effect_word(const FitRow& row) {
   return "other";
 }
 
-// Returns the effect on training, with a star if there are no fp32 master weights.
+// Returns the effect on training, with a star if the run has no fp32 master weights.
 std::string format_trainable(const FitRow& row) {
   return std::string(effect_word(row)) + (lacks_masters(row) ? "*" : "");
 }
@@ -56,7 +56,7 @@ std::string count_or_dash(int64_t count) {
   return count > 0 ? fmt::format("{}", count) : "-";
 }
 
-// Quotes a word for the shell if necessary.
+// Adds quotes to a word of a command line if the shell would interpret its characters.
 std::string quoted(const std::string& word) {
   return word.find_first_of("*?[ ") == std::string::npos ? word : "'" + word + "'";
 }
@@ -75,15 +75,15 @@ std::string command_of(const FitRow& row, const FitTableContext& context) {
   return format_program(context) + " " + context.command + " " + words_of(row);
 }
 
-// Returns the first rows, at most `most`, of those that fit into the memory.
+// Returns the first rows of the report, at most `most`, without those that do not fit into the memory.
 std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
   const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);
   return std::span(report.rows).first(count);
 }
 
-// Returns the rows for which commands are printed: the first ones, the fastest of the others, and those that change
-// training less than all rows before them.
+// Returns the rows for which commands are printed: the first rows, the fastest row even if it comes later, and rows
+// that change training less than all rows before them.
 std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableContext& context) {
   std::vector<const FitRow*> rows;
   std::optional<MethodEffect> least;
@@ -132,8 +132,8 @@ std::string format_card_commands(const std::vector<const FitRow*>& rows, const F
   return text;
 }
 
-// Returns the names of the methods in lines of at most `width` columns; the first line is part of the row,
-// the others follow it.
+// Returns the names of the row's methods in lines of at most `width` columns. The first line is part of the table row;
+// the others are printed below it.
 std::vector<std::string> method_lines(const FitRow& row, size_t width) {
   std::vector<std::string> lines{""};
   const std::vector<std::string> names =
@@ -158,7 +158,8 @@ struct Column {
   }
 };
 
-// Formats the columns with the methods of each row between them, in kFitWidth columns unless a single name needs more.
+// Formats the table: the columns `before`, the names of the methods of each row, and the columns `after`, in kFitWidth
+// columns unless a single name needs more.
 std::string format_rows(const std::vector<const FitRow*>& rows, const std::vector<Column>& before,
                         const std::vector<Column>& after) {
   size_t left = 1;
@@ -202,7 +203,7 @@ Column column_of(const std::vector<const FitRow*>& rows, std::string first, std:
   return column;
 }
 
-// Returns the ranks; rows that are a tie share a letter: "1a", "2a", "3".
+// Returns the column with the position of each row in the list. Rows with a tie share a letter: "1a", "2a", "3".
 Column rank_column(const std::vector<const FitRow*>& rows) {
   Column column{.header = {"rank", ""}};
   char letter = 'a' - 1;
@@ -222,7 +223,7 @@ Column batch_column(const std::vector<const FitRow*>& rows) {
   });
 }
 
-// Returns the columns of the effect on training, the memory and the speed.
+// Returns the three columns with the effect on training, the memory and the speed.
 std::vector<Column> figures_of(const std::vector<const FitRow*>& rows) {
   return {
       column_of(rows, "trains", "", [](const FitRow& row) { return left_aligned(format_trainable(row), 8); }),
@@ -261,7 +262,7 @@ std::string format_method_table(const std::vector<const FitRow*>& rows) {
   return format_rows(rows, {rank_column(rows), batch_column(rows)}, figures);
 }
 
-// Explains the letters of the ranks, if there are any.
+// Explains the letters that mark ties, if there are any.
 std::string format_ties(const std::vector<const FitRow*>& rows) {
   for (size_t i = 1; i < rows.size(); ++i) {
     if (rows[i]->tie == 0 || rows[i]->tie != rows[i - 1]->tie) continue;
@@ -276,7 +277,7 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
   return {};
 }
 
-// Explains the words of the column "effect" that occur in these rows.
+// Explains the words that the column "effect" contains in these rows.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
@@ -317,7 +318,7 @@ std::string format_not_fitting(const FitReport& report, const FitTableContext& c
   return text;
 }
 
-// A value of 0 means that it was not computed.
+// Returns null for 0, which means that the number was not computed.
 nlohmann::json count_or_null(int64_t count) {
   return count > 0 ? nlohmann::json(count) : nlohmann::json(nullptr);
 }

@@ -10,13 +10,14 @@ namespace plimsoll {
 
 struct FitTableContext {
   std::string subject;  // heading: "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
-  std::string
-      command;  // arguments of the run in question, with which it is trained or, if is_plan_only, planned: "--train_file ... --bf16 True"
+  // arguments of the run that was searched for, with which it is trained or, if is_plan_only, planned: "--train_file
+  // ... --bf16 True"
+  std::string command;
   // arguments that the user must supply: "FILE: the training data"; may be empty
   std::string to_fill_in = {};
   bool compares_cards = false;
-  bool is_plan_only =
-      false;  // released programs do not support the card of the rows, so runs on it can only be planned
+  // true if released programs do not support the card of these rows, so that runs on it can only be planned
+  bool is_plan_only = false;
   int64_t epoch_samples = 0;
 };
 

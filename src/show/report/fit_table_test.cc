@@ -31,7 +31,7 @@ bool contains(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-// Returns the text with its lines joined, so that a sentence is found wherever it is broken.
+// Returns the text without line breaks, so that a test finds a sentence wherever it was wrapped.
 std::string in_one_line(const std::string& text) {
   std::istringstream words(text);
   std::string joined;
@@ -49,7 +49,7 @@ const FitTableContext kOneDevice{.subject = "a model, on l4",
                                  .command = "--model_name_or_path MODEL --train_file FILE",
                                  .to_fill_in = "MODEL: a folder; FILE: the training data"};
 
-// Some names of methods have the same end, so they must not be shortened to it.
+// Some lists of methods have the same end. If the table shortened names to their end, rows could not be distinguished.
 TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
   FitReport report;
   for (const char* precision : {"bf16", "fp16", "pure_bf16"}) {
@@ -64,7 +64,7 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(5);  // the line without the rank
+      row = line.substr(5);  // the line without the column of positions
     } else if (!row.empty()) {
       row += line;
     }
@@ -109,7 +109,8 @@ TEST(FitTable, WhatIsToBeFilledInIsSaidOnce) {
             "plimsoll train --model_name_or_path MODEL --train_file FILE --bf16");
 }
 
-// The table has twelve rows, and in addition the fastest row that trains like the run itself, however slow it is.
+// The table has twelve rows, and in addition slower rows that change training less than all rows before them: here the
+// fastest row that only rounds differently, and the run without methods.
 TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
   FitReport report;
   for (int i = 0; i < 14; ++i) report.rows.push_back(row_of({"sgd"}, 50 - i, MethodEffect::kOtherPath));
@@ -141,7 +142,7 @@ TEST(FitTable, CardsThatRunTheSameWordsShareALine) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 80u) << line;
 }
 
-// Rows of a tie share a letter. A sentence explains the letters only if the table has a tie.
+// Rows that are a tie share a letter. A sentence must explain the letters, but only if the table has a tie.
 TEST(FitTable, NamesTies) {
   FitReport report;
   const std::vector<int> ties{1, 1, 2, 3, 3};
@@ -161,7 +162,8 @@ TEST(FitTable, NamesTies) {
   EXPECT_FALSE(contains(text, "1a")) << text;
 }
 
-// The fastest row is shown, even if it changes the run more than other rows of its tie, and these rows alone would fill the table.
+// The fastest row must be shown even if it is listed last in its tie because it changes training more, and if the other
+// rows of the tie already fill the table.
 TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
   FitReport report;
   for (int i = 0; i < 14; ++i) {
@@ -175,7 +177,7 @@ TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
   EXPECT_TRUE(contains(text, "sgd")) << text;
 }
 
-// No command that trains is printed for a card that released programs do not support.
+// Released programs do not support some cards. For such a card, the printed commands must plan and not train.
 TEST(FitTable, PlanOnlyCardsAreOnlyPlanned) {
   FitReport report;
   report.rows = {row_of({"fp16"}, 50, MethodEffect::kRounding),

@@ -17,7 +17,7 @@ std::string mib(double bytes) {
   return format_mib(static_cast<int64_t>(bytes));
 }
 
-// Formats "35.2 ms" or "1.25 s".
+// Formats a time: "35.2 ms" or "1.25 s".
 std::string duration(double seconds) {
   return seconds < 1 ? short_number(1e3 * seconds) + " ms" : short_number(seconds) + " s";
 }

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Formats "18.0 KiB" or "1.5 MiB".
+// Formats a number of bytes: "18.0 KiB" or "1.5 MiB".
 std::string small_size(int64_t bytes) {
   if (bytes < kMiB) return short_number(static_cast<double>(bytes) / 1024.0) + " KiB";
   return short_number(static_cast<double>(bytes) / static_cast<double>(kMiB)) + " MiB";

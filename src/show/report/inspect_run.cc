@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The files that a run writes are small; a larger file contains data.
+// Files that a run writes are smaller than this limit. A larger file must be data.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 std::string read_small_file(const std::string& path) {
@@ -35,7 +35,8 @@ bool is_number_or_null(const Json& value) {
   return value.is_number() || value.is_null();
 }
 
-// Only gpu_throttle, a figure of a GPU, is a text; any other text means that the file contains data.
+// In a log of a run, gpu_throttle is the only value that is text. A file with any other text contains data and is not a
+// log.
 bool is_log_record(const Json& record) {
   if (!record.is_object() || !record.contains("step") || !record.contains("epoch") || record.size() <= 2)
     return false;
@@ -45,7 +46,7 @@ bool is_log_record(const Json& record) {
   return true;
 }
 
-// Returns the records of a text with one record per line, or none if a line is not a record of a log.
+// Returns the log records in a text with one record per line, or nothing if a line is not a log record.
 std::vector<Json> log_records(std::string_view text) {
   std::vector<Json> records;
   while (!text.empty()) {
@@ -104,7 +105,7 @@ std::string course_text(const std::string& name, const Course& course) {
   return text + "\n";
 }
 
-// Describes the course of loss, learning rate and the metrics of evaluations. Omits figures about speed.
+// Describes how loss, learning rate and the metrics of evaluations changed over the run. Omits figures about speed.
 std::string log_text(const std::vector<Json>& records) {
   std::map<std::string, Course> courses;
   int64_t last_step = 0;
@@ -186,7 +187,8 @@ std::string memory_figures_text(const Json& object) {
          memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
                                .arena_bytes = integer(object, "arena_bytes"),
                                .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
-                               .arena_written_bytes = 0,  // memory_outcome_table() does not show it
+                               // not needed: memory_outcome_table() does not show it
+                               .arena_written_bytes = 0,
                                .lower_bound_bytes = integer(object, "lower_bound_bytes"),
                                .constant_bytes = integer(object, "constant_bytes"),
                                .measured_peak_bytes = integer(object, "measured_peak_bytes")});

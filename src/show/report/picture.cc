@@ -89,7 +89,7 @@ bool is_drawn(const PlotPoint& point) {
   return std::isfinite(point.first) && std::isfinite(point.second);
 }
 
-// Returns the commands of an SVG path through the points, with gaps at points that are not finite.
+// Returns the commands of an SVG path through the points. Points that are not finite leave a gap.
 std::string path_of(const std::vector<PlotPoint>& points) {
   std::string path;
   bool pen_down = false;
@@ -151,7 +151,8 @@ std::string Picture::svg() const {
 
 namespace {
 
-// The functions of the library that pictures use, with the names of its headers.
+// The cairo functions that pictures use. Their types come from cairo's headers; the functions are looked up in the
+// library at run time.
 #define PLIMSOLL_CAIRO_FUNCTIONS(apply)                                                                    \
   apply(image_surface_create) apply(surface_destroy) apply(surface_write_to_png) apply(status_to_string)   \
       apply(create) apply(destroy) apply(scale) apply(paint) apply(set_source_rgb) apply(rectangle)        \
@@ -165,8 +166,7 @@ struct Cairo {
 #undef PLIMSOLL_CAIRO
 };
 
-// Opens the library. Returns nothing if it is not installed. The library stays open because it may be used
-// again.
+// Opens the cairo library. Returns nothing if it is not installed. The library stays open because it may be used again.
 std::optional<Cairo> open_cairo() {
   void* library = dlopen(kCairoLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;

@@ -2,7 +2,8 @@
 // needs cairo: its headers at build time and its library at run time, which is opened for the first PNG.
 // Without either, only SVG is available. Not thread-safe while drawing.
 //
-// Axes and ticks are not part of it; SvgPlot (svg.h) and the code that knows the data (experiment_plot.cc) draw them.
+// A Picture has no axes and ticks. The classes that use it draw them: SvgPlot (svg.h) and the plot of experiments
+// (experiment_plot.cc).
 #pragma once
 
 #include <cstdint>
@@ -45,13 +46,13 @@ class Picture {
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
   // Draws a text that reads from bottom to top and whose middle is at (x, y).
   void upward_text(double x, double y, std::string_view words, double size, std::string_view colour);
-  // Adds the shapes and texts of another picture.
+  // Draws the shapes and texts of another picture on top of this one.
   void append(const Picture& other);
 
   // Returns the complete SVG file with a newline at the end.
   std::string svg() const;
-  // Writes a PNG file. Returns false without cairo. `scale` is the number of pixels in the file per unit of
-  // the drawing. Errors: kDevice if the file cannot be written.
+  // Writes a PNG file. `scale` is the number of pixels in the file per unit of the drawing. Returns false if cairo is
+  // not available. Errors: kDevice if the file cannot be written.
   bool write_png(const std::string& path, double scale = 2.0) const;
 
  private:
@@ -60,11 +61,11 @@ class Picture {
     Kind kind = Kind::kRectangle;
     double x = 0;
     double y = 0;
-    double a = 0;     // width, or x2
-    double b = 0;     // height, or y2
+    double a = 0;     // width of a rectangle, or x of the second point of a line
+    double b = 0;     // height of a rectangle, or y of the second point of a line
     double size = 0;  // font size of a text, width of a line, or radius of a dot
     std::string colour = {};
-    std::string words = {};  // the text; for a line, its dashes
+    std::string words = {};  // content of a text item; for a line, its dashes
     std::vector<PlotPoint> points = {};
     TextAnchor anchor = TextAnchor::kStart;
     TextWeight weight = TextWeight::kNormal;
@@ -76,12 +77,13 @@ class Picture {
   std::vector<Item> items_;
 };
 
-// Returns the colour of a purpose in plots and reports, "#rrggbb".
+// Returns the colour "#rrggbb" that plots and reports use for a purpose of memory, such as weights.
 std::string_view purpose_colour(Purpose purpose);
-// Returns the colour of line `i` of a plot with several lines.
+// Returns the colour of the line with index `i` in a plot with several lines.
 std::string_view line_colour(size_t i);
 
-// The plots of a run as SVG: loss and metrics over steps, and memory over a step. Pure; thread-safe.
+// The functions below return the plots of a run as SVG: loss and metrics over the steps, and memory over the time of
+// one step. Pure; thread-safe.
 
 // Plots the training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps.
 // `caption` describes the device and the run. Empty if the records contain no loss.

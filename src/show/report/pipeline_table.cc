@@ -10,13 +10,13 @@ namespace {
 
 constexpr size_t kStageWidth = 33;
 
-// Formats "0 to 3", or "3" for a single layer.
+// Formats a range of layers: "0 to 3", or "3" for a single layer.
 std::string describe_layers(int64_t first, int64_t count) {
   const int64_t last = first + count - 1;
   return count == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", first, last);
 }
 
-// Returns the bytes of the buffers of a stage with this storage.
+// Returns the number of bytes of a stage's persistent tensors with this storage class, such as weights.
 int64_t bytes_of(const StagePlan& stage, Storage storage) {
   int64_t bytes = 0;
   for (const PersistentBuffer& tensor : stage.tensors) bytes += tensor.storage == storage ? tensor.bytes : 0;
@@ -31,7 +31,8 @@ std::string counted_chunks(const StagePlan& stage) {
   return fmt::format("{} chunks", stage.chunks.size());
 }
 
-// Returns the row of a chunk: its layers, and what it saves for the backward pass.
+// Returns the table row of a chunk (a group of neighbouring layers that the stage computes): its layers, and what it
+// saves for the backward pass.
 std::string chunk_row(const StageChunk& chunk, int64_t number, bool trains) {
   const std::string held = trains ? ", " + micro_batches(chunk.num_slots) : "";
   std::string row = left_aligned(fmt::format("    chunk {}{}", number, held), kStageWidth) +

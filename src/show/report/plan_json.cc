@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Converts "saved for the backward pass" to "saved_for_the_backward_pass".
+// Converts a name to a key: "saved for the backward pass" to "saved_for_the_backward_pass".
 std::string key_of(std::string_view name) {
   std::string key;
   for (unsigned char c : name) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
@@ -243,7 +243,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
   return object;
 }
 
-// Lists the memory space of the arena first; for a GPU, host memory follows.
+// Returns the list of memory spaces: first that of the device that computes; for a GPU, host memory follows.
 Json spaces_json(const Plan& plan) {
   Json spaces = Json::array();
   spaces.push_back({{"name", plan.is_on_gpu() ? "cuda" : "cpu"},
@@ -277,7 +277,7 @@ Json spaces_json(const Plan& plan) {
   return spaces;
 }
 
-// Returns the rate and the latency between the ranks; null for one rank.
+// Returns the data rate and the latency of exchanges between the ranks; null for one rank.
 Json rank_link_json(const PlanRequest& request) {
   if (request.ranks.count == 1) return nullptr;
   const RankLink link = rank_link(request);

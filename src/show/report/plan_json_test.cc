@@ -58,11 +58,11 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
   EXPECT_TRUE(text.ends_with("}\n"));
 }
 
-// With states on the host, the object has a second memory space, the table has another line, and the step
-// waits for the link.
+// If optimizer states are kept in host memory, the JSON must have a second memory space, the table an additional line,
+// and the estimated step must include the time of the transfers.
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
-  // In a small model the states of the largest table are half of all states, and the states of two updates
-  // are on the card.
+  // The test uses a large model. In a small one the states of the largest weight, an embedding table, are half of all
+  // states, and the GPU holds the states of two updates at a time.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -77,18 +77,20 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());
   EXPECT_LT(json["total_bytes"], without["total_bytes"]);
   EXPECT_NE(plan_table(plan).find("pinned host memory"), std::string::npos);
-  // Both moments of every parameter are transferred once in each direction, in both directions at once.
+  // Lower bound of the additional time: both moments of every parameter are transferred once to the GPU and once back,
+  // in both directions at the same time.
   const double one_way_ms =
       1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.device.gpu.link_gb_per_s * 1e9);
   const double without_ms = without["estimate"]["ms"].get<double>();
   const double more_ms = json["estimate"]["ms"].get<double>() - without_ms;
-  // Transfers can only overlap the next forward pass, a third of the computation, because every update waits
-  // for the norm, which is computed after everything else.
+  // Transfers can overlap only with the next forward pass, a third of the computation: every update waits for the norm
+  // of the gradients, which is known only after all other computation.
   EXPECT_GT(more_ms, one_way_ms - without_ms / 3);
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }
 
-// With states on a disk, the disk is a space of its own, whose bytes are not part of the memory.
+// If optimizer states are kept on a disk, the JSON must list the disk as a memory space, and total_bytes must not
+// include its bytes.
 TEST(PlanJson, HasTheDiskOfARunThatKeepsItsStatesThere) {
   PlanRequest request = small_request();
   const Json without = Json::parse(plan_json(build_plan(request)));
@@ -100,7 +102,7 @@ TEST(PlanJson, HasTheDiskOfARunThatKeepsItsStatesThere) {
   EXPECT_EQ(disk["name"], "disk");
   EXPECT_EQ(disk["arena_bytes"], plan.disk_bytes);
   EXPECT_EQ(disk["source"], "assumed");
-  // AdamW's two states of each parameter in fp32.
+  // AdamW has two fp32 states per parameter, which are 8 bytes.
   EXPECT_EQ(disk["read_bytes_per_step"], 8 * plan.num_parameters());
   EXPECT_EQ(disk["written_bytes_per_step"], 8 * plan.num_parameters());
   EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());

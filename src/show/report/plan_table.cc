@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kLabelWidth = 29;
 
-// Formats ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
+// Formats how much of the model is trained: ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
 std::string describe_trainable(const Plan& plan) {
   int64_t trainable_bytes = 0;
   int64_t bytes = 0;
@@ -42,7 +42,7 @@ std::string describe_trainable(const Plan& plan) {
                      mib(trainable_bytes), mib(bytes));
 }
 
-// Formats "divide optimizer states and gradients (ZeRO stage 2)"; "" if the ranks of a run divide nothing of this kind.
+// Describes the ZeRO stage of a run: "divide optimizer states and gradients (ZeRO stage 2)"; "" for stage 0.
 std::string describe_zero_stage(const RankOptions& ranks) {
   switch (ranks.zero_stage) {
     case ZeroStage::kNone:
@@ -59,14 +59,14 @@ std::string describe_zero_stage(const RankOptions& ranks) {
   return "";
 }
 
-// Formats ", which divide optimizer states and gradients (ZeRO stage 2)".
+// Describes what ranks divide among them: ", which divide optimizer states and gradients (ZeRO stage 2)".
 std::string describe_division(const RankOptions& ranks) {
   if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
   const std::string stage = describe_zero_stage(ranks);
   return stage.empty() ? "" : ", which " + stage;
 }
 
-// Describes the ranks that train on the same batches: "2 ranks that are the stages of a pipeline".
+// Describes the ranks that train on the same batches, such as "2 ranks that are the stages of a pipeline".
 std::string describe_group(const RankOptions& ranks) {
   const std::string_view kinds =
       ranks.divides_rows() ? "tensor and sequence parallelism" : "tensor parallelism";
@@ -80,7 +80,8 @@ std::string describe_group(const RankOptions& ranks) {
   return fmt::format("{} ranks that divide the layers ({})", ranks.tensor_size, kinds);
 }
 
-// Formats "each of 4 ranks" with what they divide, or "each of 2 groups of 2 ranks that divide the layers (tensor parallelism)".
+// Describes the ranks of a run and what they divide, such as "each of 2 groups of 2 ranks that divide the layers
+// (tensor parallelism)".
 std::string describe_ranks(const RankOptions& ranks) {
   if (ranks.pipeline_size == 1 && ranks.tensor_size == 1)
     return fmt::format("each of {} ranks{}", ranks.count, describe_division(ranks));
@@ -91,7 +92,8 @@ std::string describe_ranks(const RankOptions& ranks) {
                      stage.empty() ? "" : "; the groups " + stage);
 }
 
-// Describes the size of the generation that the plan has room for, or the estimated speed of the training or evaluation.
+// Describes the size of the text generation that the plan has room for, or the estimated speed of the training or
+// evaluation.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
   if (generation.num_pages > 0) {
@@ -103,7 +105,7 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
-// Returns true if several ranks train, so that describe_ranks() applies.
+// Returns true if several ranks train, so that the table has to describe them.
 bool trains_on_ranks(const Plan& plan) {
   return plan.trains() && plan.request.ranks.count > 1;
 }
@@ -129,7 +131,7 @@ std::string title(const Plan& plan, const PlanLabels& labels, size_t columns) {
   return wrapped(first, columns) + wrapped(text + ", on " + labels.device, columns) + "\n";
 }
 
-// Draws a bar with one of eight heights, or nothing.
+// Draws a value from 0 to 1 as a bar with one of eight heights.
 std::string bar(double height, Characters characters) {
   static constexpr std::array<const char*, 9> kUnicodeBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr std::array<const char*, 9> kAsciiBars{" ", "_", ".", ":", "-", "=", "+", "*", "#"};
@@ -137,7 +139,8 @@ std::string bar(double height, Characters characters) {
   return characters == Characters::kUnicode ? kUnicodeBars[level] : kAsciiBars[level];
 }
 
-// Draws the transient bytes of one segment over its estimated time, relative to the peak.
+// Draws the transient bytes of one segment (forward, backward or optimizer) over its estimated time, as bars relative
+// to the peak.
 std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<double>& heights, Segment segment,
                       size_t cells, Characters characters) {
   double total_ms = 0;
@@ -160,7 +163,7 @@ std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<doub
   return line;
 }
 
-// Returns the lines to the right of the memory table, which show the memory of the train program over time.
+// Returns the lines to the right of the memory table, which show the memory of the training program over time.
 std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
   if (!plan.trains()) return {};
   const std::vector<OpEstimate> ops = estimate_ops(plan, plan.programs.at(kTrainProgram));
@@ -181,7 +184,7 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-// Returns "gradients (bf16, fp32)" if not all gradients are in fp32.
+// Returns the name of the table row for gradients: "gradients (bf16, fp32)" if not all gradients are fp32.
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.trains() && plan.request.precision.activation_dtype) {
@@ -192,7 +195,7 @@ std::string gradient_label(const Plan& plan) {
   return types.empty() ? name : fmt::format("{} ({})", name, types);
 }
 
-// Removes the last row if it has no bytes in any phase.
+// Removes the last row of the table if it is zero in every phase.
 void drop_if_empty(std::vector<Row>& rows) {
   const std::vector<int64_t>& bytes = rows.back().bytes;
   if (std::all_of(bytes.begin(), bytes.end(), [](int64_t one) { return one == 0; })) rows.pop_back();
@@ -234,7 +237,7 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   size_t widest = 0;
   for (const std::string& line : beside) widest = std::max(widest, display_width(line));
   if (display_width(lines[0]) + 4 + widest > columns) {
-    // On a narrow terminal the lines follow below the table instead of to the right of it.
+    // On a narrow terminal, the lines of memory over time follow below the table instead of to the right of it.
     for (const std::string& line : lines) text += line + "\n";
     for (size_t i = 1; i < beside.size(); ++i) text += "  by time, " + beside[i] + "\n";
     return text;
@@ -275,7 +278,7 @@ std::string describe_arena(const Plan& plan, size_t columns) {
   return wrapped(text, columns);
 }
 
-// Describes the content of host memory by purpose.
+// Describes the memory that the run holds on the host, by purpose.
 std::string describe_host(const Plan& plan, size_t columns) {
   if (plan.host_arena_bytes == 0) return "";
   const PurposeBytes bytes = host_purposes(plan);
@@ -313,7 +316,8 @@ std::string describe_disk(const Plan& plan, size_t columns) {
                  columns);
 }
 
-// Describes the memory for saves in the background on a GPU; "" on a CPU, where the table contains this memory.
+// Describes the host memory into which a GPU's checkpoint is copied so that it can be written in the background.
+// Returns "" for a CPU, whose memory table contains it.
 std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
   if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
   return wrapped(
@@ -336,7 +340,8 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
   return "";
 }
 
-// Returns "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8 machines and ib400 between them, assumed".
+// Describes links that the user named: "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8
+// machines and ib400 between them, assumed".
 std::string describe_named_links(const PlanRequest& request) {
   const RankLinks& links = request.named_links;
   const std::string inside = links.inside.empty() ? "the device's links" : links.inside;
@@ -457,7 +462,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels, Characters ch
 
 namespace {
 
-// Describes the memory of the largest phase by its three largest purposes and the sum of the others.
+// Describes the memory of the phase that needs the most, by its three largest purposes and the sum of the others.
 std::string describe_purposes(const PhaseMemory& phase) {
   constexpr size_t kShown = 3;
   std::vector<std::pair<int64_t, std::string_view>> purposes;
@@ -477,7 +482,7 @@ std::string describe_purposes(const PhaseMemory& phase) {
 
 constexpr size_t kSummaryColumns = 100;
 
-// Returns a line that is cut to the width of all tables.
+// Returns the line, cut to the width of the printed tables.
 std::string one_line(std::string_view head, const std::string& text) {
   std::string line = fmt::format("{}{}", head, text);
   if (display_width(line) > kSummaryColumns) line = line.substr(0, kSummaryColumns - 2) + "..";

@@ -1,5 +1,5 @@
-// Formats the plan for people: the tables of memory and operations, the verdict, and further options. Pure;
-// thread-safe.
+// Formats the plan for people: the tables of memory and operations, whether it fits, and the texts of options such as
+// --why. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
 // Formats the five lines of the plan that `train` prints: model, batch with the estimated speed, memory, its largest purposes, and
 // peak. A run of several ranks also has one or two lines that describe them. Each has at most 100 columns.
 std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
-// Formats the line of the plan that `eval` and `predict` print.
+// Formats the one line of the plan that `eval` and `predict` print.
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 
 // Formats the cheapest ways to save memory: for each the argument to add, the bytes that it saves according to a plan, and its
@@ -38,37 +38,37 @@ std::string beam_table(const Plan& plan, const std::vector<BeamCost>& costs);
 // the model.
 std::string module_table(const Plan& plan);
 
-// Formats the output of `--why`: each kernel and the reasons why faster ones declined, each pass with the
-// number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
+// Formats the output of `--why`: each kernel and the reasons why faster kernels cannot be used, each pass of the graph
+// with the number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
 // to this plan.
 std::string plan_why(const Plan& plan);
 
-// With --stop_after_pass, describes the passes that do not run and those that run because the run needs them.
-// One line without a newline; empty without that argument.
+// With --stop_after_pass, describes which passes do not run, and which later passes run anyway because the run needs
+// them. One line without a newline; empty without that argument.
 std::string format_stopped_passes(const Plan& plan);
 
-// Returns the name of an element type that users of training frameworks know: "fp32", "bf16".
+// Converts an element type to the name that training frameworks use: "fp32", "bf16".
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
-// Returns "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between ranks by Gloo, measured ..."; with named
-// links, their rates and names.
+// Describes the speed of the links between ranks: "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per
+// exchange between ranks by Gloo, measured ..."; with links that the user named, their rates and names.
 std::string describe_rank_link(const PlanRequest& request);
 
-// Formats what the backward pass recomputes, for people. Pure; thread-safe.
+// The function below formats what the backward pass recomputes, for people. Pure; thread-safe.
 
 // Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
 // operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns` columns, with a
 // newline at the end; empty if only the default is requested.
 std::string recompute_table(const Plan& plan, size_t columns);
 
-// Compares the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
+// The functions below compare the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
 
-// Formats arena, device constant and total as predicted before the run, as allocated, and as measured: the
-// end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
-// newline.
+// Formats a table with the arena, the memory outside it (the device constant) and their total. The columns are the
+// prediction before the run, the allocation, and the measurement: the end of the used part of the arena, and the peak
+// that the operating system reports. The last line states whether the prediction was right.
 std::string memory_outcome_table(const MemoryFigures& figures);
-// Returns the last line of memory_outcome_table() without its line feed. It states if the prediction was right.
+// Returns the last line of memory_outcome_table() without a newline. It states whether the prediction was right.
 std::string memory_verdict(const MemoryFigures& figures);
 
 }  // namespace plimsoll

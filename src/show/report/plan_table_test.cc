@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Returns the figures of the first line that starts with this label.
+// Returns the columns of the first line of the table that starts with this label.
 std::vector<std::string> cells(const std::string& table, const std::string& label) {
   for (const std::string& line : lines_of(table)) {
     if (!line.starts_with(label)) continue;
@@ -102,7 +102,7 @@ TEST(PlanTable, TheVerdictStandsLast) {
   EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
   request.memory_limit_bytes = 1 << 20;
   EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
-  // The verdict of the table and the error message of require_fit() state the same figures.
+  // The last line of the table and the error message of require_fit() must state the same figures.
   for (const int64_t limit : {int64_t{1} << 20, build_plan(request).total_bytes() - 1}) {
     request.memory_limit_bytes = limit;
     const std::string line = last_line(request);
@@ -158,7 +158,7 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   }
 }
 
-// Every rank has the same plan; samples per second are those of all ranks together.
+// With data parallelism every rank has the same plan, and samples per second are those of all ranks together.
 TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
   PlanRequest request = small_request();
   EXPECT_EQ(plan_table(build_plan(request)).find("rank"), std::string::npos);
@@ -185,7 +185,7 @@ TEST(PlanTable, StatesTheMeasuredRateAndLatencyBetweenRanks) {
   EXPECT_EQ(table.find("assumed"), std::string::npos) << table;
 }
 
-// The exchange of gradients takes memory outside the arena.
+// With several GPUs, the exchange of gradients takes memory outside the arena, which the table must name.
 TEST(PlanTable, NamesTheMemoryOfTheConnectionsBetweenGpus) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -245,7 +245,8 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
   for (const std::string& line : lines_of(why)) EXPECT_LE(display_width(line), 100u) << line;
 }
 
-// Products computed by our own kernels are listed too; in an evaluation some of them are part of a larger op.
+// The list must contain matrix products that Plimsoll's own kernels compute. In an evaluation, some of these products
+// are part of a larger op.
 TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   PlanRequest request = preset_request("bert-large-uncased", 32, 512);
   request.precision.activation_dtype = DType::kBF16;
@@ -253,7 +254,7 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
-  // These are the products of a layer and of its gradients.
+  // These two sizes are products of a layer in the forward pass and in the computation of its gradients.
   for (const char* product :
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);
@@ -265,7 +266,8 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   for (const char* words :
        {" norm ", " gelu ", "a part of linear_norm_cuda, ", "a part of linear_gelu_cuda, "})
     EXPECT_NE(why.find(words, why.find("matrix products of evaluate")), std::string::npos) << words;
-  // The list contains every product of training, computed by the library or by our kernels.
+  // The list must contain every matrix product of the training program, whether the library or a kernel of Plimsoll
+  // computes it.
   const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
   int64_t counted = 0;
   for (const auto& [key, product] :
@@ -292,7 +294,8 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
       << "all of them were measured";
 }
 
-// For a GPU, the table and the object state the number of graphs and of buckets, as in the plan.
+// For a GPU, the table and the JSON must state the number of captured CUDA graphs and of buckets (the batch sizes for
+// which the program is compiled).
 TEST(PlanWhy, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -322,7 +325,8 @@ TEST(PlanWhy, CountsCapturedPrograms) {
   EXPECT_EQ(said({}).find("captured programs"), std::string::npos);
 }
 
-// No release contains code for this card, so none of its kernels could run on it.
+// Releases contain no code for the V100, so the report must say that none of the listed kernels runs on it. It must not
+// say so for a card that releases support, such as the T4.
 TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -357,7 +361,7 @@ TEST(ModuleTable, ListsEveryLayer) {
   }
 }
 
-// On a terminal of 80 columns no line is broken by the terminal, and no figure is lost.
+// At 80 columns no line may be longer than the terminal, and no figure may be lost.
 TEST(PlanTable, FitsANarrowTerminal) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
@@ -373,7 +377,8 @@ TEST(PlanTable, FitsANarrowTerminal) {
   EXPECT_GE(checked, 20);
 }
 
-// plan_summary() has five lines, and one or two more for ranks; plan_headline() has one. Both state the figures of the table.
+// plan_summary() must return five lines, and one or two more for several ranks; plan_headline() must return one. Both
+// must state the figures of the table.
 TEST(PlanSummary, IsShortForEveryPlan) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {

@@ -13,14 +13,15 @@
 namespace plimsoll {
 namespace {
 
-// An implementation of an op, the number of times that it was chosen, and the faster ones that declined.
+// One kernel implementation of an op: the number of ops for which it was chosen, and the reasons why faster
+// implementations could not be used.
 struct Choice {
   int64_t count = 0;
   std::set<std::string> refusals;
 };
 
-// Returns true for cards that are too old for the code in releases; the list then shows the kernels of a
-// newer card.
+// Returns true for a card that is too old for released programs. The report then shows the kernels that a newer card
+// would use.
 bool is_plan_only(const PlanRequest& request) {
   return request.device.kind == KernelDevice::kCuda && !runs_release(request.device.gpu);
 }
@@ -61,8 +62,8 @@ std::string product_line(const ProductKey& key, int64_t count, const std::string
          "\n      " + wrapped(words, 94, 8);
 }
 
-// Describes how each product of the largest bucket is computed: by the library with the algorithm of the
-// tuning table, or by our own kernel.
+// Describes how each matrix product of the largest bucket (the largest batch) is computed: by the library with the
+// algorithm of the tuning table, or by a kernel of Plimsoll.
 std::string format_products(const ProgramPlan& program, const PlanRequest& request) {
   const auto products = list_matmuls(program, program.bucket, request);
   const auto own = list_custom_matmuls(program, program.bucket, request);
@@ -136,7 +137,8 @@ std::string format_formulas(const Plan& plan) {
   return text + "  " + wrapped(parameters.difference, 98);
 }
 
-// Describes where the updates run if states are kept on the host, and why.
+// Describes when the updates run if optimizer states are kept on the host, and why: in the next forward pass, where each
+// weight is read, or in a part of the step of their own.
 std::string format_update_place(const Plan& plan) {
   if (!plan.trains() || !plan.programs.at(kTrainProgram).update_place) return "";
   const UpdatePlace& place = *plan.programs.at(kTrainProgram).update_place;
@@ -150,7 +152,7 @@ std::string format_update_place(const Plan& plan) {
   return wrapped(text, 98) + "\n";
 }
 
-// States per program how many segments a GPU captures as graphs, and the memory of these graphs.
+// States per program how many segments a GPU captures as CUDA graphs, and the memory of these graphs.
 std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-// Okabe and Ito's colours in the order of Purpose.
+// Okabe and Ito's colours, in the order of the enumeration Purpose.
 constexpr std::array<std::string_view, kNumPurposes> kPurposeColours{
     "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999"};
 
@@ -49,10 +49,10 @@ std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
   return {low == 0 ? 0 : low - margin, high + margin};
 }
 
-// The content of each column of the plot: among the ops that run within the column, the one with the most
-// memory.
+// The columns of the plot of memory over time. Several ops can run within the width of one column, which then shows the
+// op with the most memory.
 struct Columns {
-  std::vector<double> x;  // milliseconds: the start of each column and the end of the last
+  std::vector<double> x;  // The start of each column and the end of the last one, in milliseconds.
   std::vector<PurposeBytes> bytes;
   std::array<double, kNumSegments> segment_start{};
   double total_ms = 0;
@@ -86,8 +86,8 @@ Columns columns_of(const Plan& plan, const ProgramPlan& program) {
   return columns;
 }
 
-// Returns the upper edge of the first `num_purposes` purposes in the stack as steps, with a point at the
-// start and at the end of each step.
+// Returns the upper edge of the lowest `num_purposes` areas of the stacked plot. The edge consists of steps, with a
+// point at the start and at the end of each step.
 std::vector<PlotPoint> edge(const Columns& columns, size_t num_purposes) {
   std::vector<PlotPoint> points;
   for (size_t c = 0; c < columns.bytes.size(); ++c) {
@@ -112,7 +112,7 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
     if (!shown[p]) continue;
     plot.area(edge(columns, p), edge(columns, p + 1), kPurposeColours[p]);
   }
-  // The legend is in the order of the stack, from top to bottom.
+  // The legend lists the areas from top to bottom, as they are stacked.
   for (size_t p = kNumPurposes; p-- > 0;) {
     if (!shown[p]) continue;
     plot.legend_entry(kPurposeColours[p], "area", purpose_name(static_cast<Purpose>(p)));
@@ -138,7 +138,7 @@ std::string_view purpose_colour(Purpose purpose) {
 }
 
 std::string_view line_colour(size_t i) {
-  // Okabe and Ito's colours without yellow, which is hard to see as a line.
+  // Okabe and Ito's colours for lines. Yellow is omitted, because a yellow line is hard to see.
   constexpr std::array<std::string_view, 6> kLineColours{"#0072B2", "#D55E00", "#009E73",
                                                          "#CC79A7", "#E69F00", "#56B4E9"};
   return kLineColours[i % kLineColours.size()];

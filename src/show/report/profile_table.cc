@@ -73,8 +73,8 @@ std::string describe_steps(const ProfileContext& context) {
                      first, first == 1 ? "" : "s");
 }
 
-// Formats the rates that the ops reached as shares of the measured peak rates of the device: that of matrix products for
-// contractions, that of memory for all other ops.
+// Formats the reached rates as shares of the measured peak rates of the device. Matrix products are compared with the
+// peak rate of matrix products, all other ops with the memory bandwidth.
 std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;

@@ -11,10 +11,11 @@ namespace plimsoll {
 
 struct ProfileContext {
   int64_t num_steps = 0;  // number of measured steps; 0 if unknown
-  // Number of steps in which a bucket ran for the first time. The figures exclude these steps if other steps were measured.
+  // Number of steps in which a program ran for the first time with its batch size (bucket), which is slower. The
+  // figures exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
   double step_ms = 0;  // wall time of a step; 0 if unknown
-  // Measured peak rate of the device, with which the rates are compared; 0 if unknown.
+  // Measured peak rate of the device, with which the reached rates are compared; 0 if unknown.
   double peak_gflops = 0;
   double peak_gb_per_s = 0;
 };
@@ -25,13 +26,13 @@ struct ProfileContext {
 std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                           const ProfileContext& context);
 
-// profile.json: the time of every op of a step, for programs. Pure; thread-safe.
+// The function below formats profile.json: the time of every op of a step, for other programs. Pure; thread-safe.
 //
 // {"num_steps", "step_ms", "ops": [{"op", "computes", "module", "segment", "group", "kernel", "ms", "runs",
 // "flops", "bytes"}]}, with ops in the order of the schedule; "ms", "flops" and "bytes" are sums over all
 // runs in a step.
 
-// Formats the data of profile_table() with an indent of two spaces and a newline at the end.
+// Formats the data of profile_table() as JSON with an indent of two spaces and a newline at the end.
 std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                          const ProfileContext& context);
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// The characters that a terminal or a log can show.
+// Selects the characters that a terminal or a log can show: Unicode or only ASCII.
 enum class Characters : uint8_t { kUnicode, kAscii };
 
 // Formats bytes in MiB: "1278.4"; "-" for 0.
@@ -37,8 +37,8 @@ size_t display_width(std::string_view text);
 std::string left_aligned(std::string_view text, size_t width);
 std::string right_aligned(std::string_view text, size_t width);
 
-// Formats the progress of a run: a line for a terminal that is overwritten, and a plain line for a log. Pure;
-// thread-safe. The caller adds carriage returns and newlines.
+// The functions below format the progress of a run: a line for a terminal that is overwritten, and a plain line for a
+// log. Pure; thread-safe. The caller adds carriage returns and newlines.
 
 struct ProgressFigures {
   int64_t step = 0;
@@ -46,15 +46,16 @@ struct ProgressFigures {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_s = 0;                             // tokens without padding
-  std::optional<double> model_flops_utilization = {};  // 0 to 1; shown if known
-  int64_t memory_bytes = 0;                            // planned memory
+  double tokens_per_s = 0;  // without padding
+  // Share of the device's peak rate of floating-point operations that the model reaches, from 0 to 1. Not shown if unset.
+  std::optional<double> model_flops_utilization = {};
+  int64_t memory_bytes = 0;  // planned memory
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative if unknown
+  double remaining_s = -1;  // estimated time until the end; negative if unknown
 };
 
-// Formats "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 <
-// 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
+// Formats a progress bar such as "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611
+// MiB  1:12 < 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
 // fit, the last ones are omitted first, but the elapsed and the remaining time are omitted last.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);

@@ -21,13 +21,13 @@ std::string whole_mib(int64_t bytes) {
   return fmt::format("{}", (bytes + kMiB - 1) / kMiB);
 }
 
-// Returns "8" or "4 x 2": the micro-batch and the number of micro-batches.
+// Formats the size of a micro-batch and the number of micro-batches: "8" or "4 x 2".
 std::string split_of(const RankFitRow& row) {
   if (row.accumulation == 1) return fmt::format("{}", row.micro_batch);
   return fmt::format("{} x {}", row.micro_batch, row.accumulation);
 }
 
-// Returns "2", or "2s" with sequence parallelism.
+// Formats the size of a tensor-parallel group: "2", or "2s" with sequence parallelism.
 std::string tensor_of(const RankFitRow& row) {
   return fmt::format("{}{}", row.tensor_size, row.sequence_parallel ? "s" : "");
 }

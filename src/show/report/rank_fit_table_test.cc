@@ -49,7 +49,7 @@ TEST(RankFitTable, HasALinePerRowAndItsCommands) {
   EXPECT_NE(text.find("  1   1   1    16    1     cheap        8     3072      700      12345     2.5 %\n"),
             std::string::npos)
       << text;
-  // A byte more than 2 GiB is 2049 MiB, rounded up.
+  // The row needs one byte more than 2 GiB (2048 MiB). Rounded up, this is 2049 MiB.
   EXPECT_NE(text.find("  2  2s   1     8    0      full    4 x 2     2049        0        100    50.0 %\n"),
             std::string::npos)
       << text;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Width of the column with the names of blocks.
+// Width of the column that contains the names of blocks.
 constexpr size_t kNameWidth = 23;
 constexpr size_t kFigureWidth = 8;
 
@@ -19,7 +19,7 @@ bool keeps_the_same(const Recomputation& a, const Recomputation& b) {
   return a.kept_bytes == b.kept_bytes && a.again_bytes == b.again_bytes && a.ops == b.ops;
 }
 
-// Returns "encoder.layer.0-22" for the range from "encoder.layer.0" to "encoder.layer.22".
+// Formats a range of blocks: "encoder.layer.0-22" for "encoder.layer.0" to "encoder.layer.22".
 std::string name_of(const Recomputation& first, const Recomputation& last) {
   if (first.block == last.block) return first.block;
   const size_t dot = last.block.rfind('.');

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A double represents every integer below this value exactly.
+// A double represents every integer below this value (2^53) exactly.
 constexpr double kLargestWhole = 9007199254740992.0;
 
 bool counts_whole(std::string_view key) {
@@ -53,8 +53,8 @@ std::string shown(const std::string& key, double value) {
     return fmt::format("{}GF", static_cast<int64_t>(std::floor(std::trunc(value) / 1073741824.0)));
   const nlohmann::json json = metric_json(key, value);
   if (!json.is_number_float()) return json.dump();
-  // Rounds to the decimal number nearest to the exact value, ties to even, as Python's round; then takes its
-  // shortest form.
+  // Rounds to four decimals as Python's round() does, from the exact value and with ties to even, and then formats the
+  // shortest text.
   return python_float(std::strtod(fmt::format("{:.4f}", value).c_str(), nullptr));
 }
 
@@ -77,7 +77,7 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
   constexpr std::string_view kEmptyList = "\n  \"log_history\": []";
   state["log_history"] = nlohmann::json::array();
   const std::string text = python_json(state, 2) + "\n";
-  // No text in `state` contains a line end, so this match can only be the key log_history.
+  // The texts in `state` contain no line break, so the pattern with a line break can only match the key log_history.
   const size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
   put(std::string_view(text).substr(0, list));
   bool is_first = true;

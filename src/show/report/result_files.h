@@ -1,9 +1,9 @@
-// Hugging Face's result files and final block, byte for byte as its Trainer writes and prints them. Pure;
+// The result files of Hugging Face's Trainer, and the block of metrics that it prints at the end, byte for byte. Pure;
 // thread-safe.
 //
-// Metrics are doubles. Those that Trainer counts in integers (train_samples, eval_samples, step,
-// num_input_tokens_seen, *_mem_*) are written as integers. JSON cannot represent NaN: a value that is not
-// finite is written as null, while Python's writer would produce invalid JSON.
+// Metrics are doubles. Those that Trainer counts in integers (train_samples, eval_samples, step, num_input_tokens_seen,
+// *_mem_*) are written as integers. JSON cannot represent NaN: a value that is not finite is written as null, while
+// Python's writer would produce invalid JSON.
 #pragma once
 
 #include <functional>
@@ -21,15 +21,15 @@
 
 namespace plimsoll {
 
-// Returns the value of a metric as in Trainer's files.
+// Returns the value of a metric as JSON, as it is written in the files of Hugging Face's Trainer.
 nlohmann::json metric_json(std::string_view key, double value);
 
-// Returns train_results.json, eval_results.json, predict_results.json or all_results.json: indent 4, sorted
-// keys, no newline at the end.
+// Returns the content of train_results.json, eval_results.json, predict_results.json or all_results.json: JSON with an
+// indent of 4, sorted keys and no newline at the end.
 std::string results_json(const MetricMap& metrics);
 
-// Writes trainer_state.json in pieces: indent 2, sorted keys, newline at the end. `state` contains everything
-// except log_history, whose records contain "epoch" and "step" in addition to their values. Memory: that of
+// Writes trainer_state.json in pieces: JSON with an indent of 2, sorted keys and a newline at the end. `state` contains
+// everything except log_history, whose records contain "epoch" and "step" in addition to their values. Memory: that of
 // one record, for any number of records.
 void write_trainer_state(nlohmann::json state, const LogHistory& history,
                          const std::function<void(std::string_view)>& put);
@@ -44,8 +44,8 @@ LogRecord parse_log_line(std::string_view line);
 // h:mm:ss.cc, total_flos in GF, *_mem_* in MB, other floats with at most four decimals.
 std::string metrics_block(std::string_view split, const MetricMap& metrics);
 
-// Converts the plan, and the memory figures of a finished run, to JSON for other programs. Pure; thread-safe.
-// The same plan gives the same text on every machine, because it contains no measured times.
+// The functions below convert the plan, and the memory figures of a finished run, to JSON for other programs. Pure;
+// thread-safe. The same plan gives the same text on every machine, because it contains no measured times.
 
 inline constexpr int kPlanJsonVersion = 1;
 
@@ -59,12 +59,12 @@ inline constexpr int kPlanJsonVersion = 1;
 std::string plan_json(const Plan& plan, const PlanLabels& labels = {},
                       const std::vector<BeamCost>& beams = {});
 
-// Returns memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes, and
-// their components.
+// Returns the content of memory.json: predicted_total_bytes, arena_bytes, arena_high_water_bytes, measured_peak_bytes,
+// and their components.
 std::string memory_json(const MemoryFigures& figures);
 
-// Describes the files that a run leaves: log.jsonl, plan.json, memory.json, results, trainer_state.json. Pure
-// except for reading the file; thread-safe.
+// The function below describes the files that a run leaves: log.jsonl, plan.json, memory.json, results,
+// trainer_state.json. Pure except for reading the file; thread-safe.
 
 // Returns a description of a file of a run as lines for people, or nothing if it is not a file that a run wrote. A
 // log differs from a data file in JSON Lines: all values of a record are numbers, and each record has a step and an

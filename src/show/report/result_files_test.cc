@@ -33,7 +33,7 @@ TEST(ResultFiles, EqualPythonsJson) {
             "    \"train_samples\": 3668\n"
             "}");
   EXPECT_EQ(results_json({}), "{}");
-  // These metrics belong to MNLI's second set and have run_glue's suffix.
+  // These metrics were measured on MNLI's second (mismatched) set and have the suffix that run_glue adds.
   EXPECT_EQ(results_json({{"predict_samples_mm", 2}}), "{\n    \"predict_samples_mm\": 2\n}");
 }
 

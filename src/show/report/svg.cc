@@ -17,7 +17,7 @@ constexpr int kTop = 50;
 constexpr int kRows = 320;
 constexpr int kLegendLeft = kLeft + SvgPlot::kColumns + 20;
 constexpr std::string_view kInk = "#222222";
-constexpr std::string_view kDark = "#333333";  // colour of axes and marks
+constexpr std::string_view kDark = "#333333";  // colour of axes and tick marks
 
 std::string format_tick(double value, double step) {
   if (std::fabs(value) < step * 1e-6) return "0";

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// Escapes "<" as "&lt;" and so on; characters that XML does not permit become "?".
+// Escapes special characters of XML, such as "<" as "&lt;"; characters that XML does not permit become "?".
 std::string xml_escaped(std::string_view text);
 
 // Returns round numbers within [low, high], about `count` of them. Requires: low < high, both finite.
@@ -25,12 +25,12 @@ struct PlotText {
   std::string title = {};
   std::string x_label = {};
   std::string y_label = {};
-  std::string caption = {};  // below the plot: device and run
+  std::string caption = {};  // text below the plot that describes the device and the run
 };
 
 class SvgPlot {
  public:
-  // Requires: low < high on both axes, all finite.
+  // Creates a plot. Requires: low < high on both axes, all finite.
   SvgPlot(PlotText text, double x_low, double x_high, double y_low, double y_high);
 
   // Draws a line through the points, with a gap at points that are not finite. `dashes` is SVG's
@@ -41,7 +41,7 @@ class SvgPlot {
   // Fills the area between two lines that run from left to right.
   void area(const std::vector<PlotPoint>& lower, const std::vector<PlotPoint>& upper,
             std::string_view colour);
-  // Draws a vertical or horizontal mark with a word next to it.
+  // Draws a vertical or horizontal line with a label next to it.
   void vertical_mark(double x, std::string_view word);
   void horizontal_mark(double y, std::string_view word);
   void legend_entry(std::string_view colour, std::string_view dashes, std::string_view word);
@@ -57,13 +57,13 @@ class SvgPlot {
   double pixel_x(double x) const;
   double pixel_y(double y) const;
   void draw_axes(Picture& picture) const;
-  // Returns the points in pixels.
+  // Converts points from the units of the axes to pixels.
   std::vector<PlotPoint> pixels(const std::vector<PlotPoint>& points) const;
 
   PlotText text_;
   double x_low_, x_high_, y_low_, y_high_;
   Picture body_;
-  Picture marks_;  // marks and the legend, above the body
+  Picture marks_;  // the marks and the legend, drawn on top of body_
   int num_legend_ = 0;
 };
 

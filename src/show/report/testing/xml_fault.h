@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Returns "" if the text is well-formed, otherwise the fault and its position.
+// Returns "" if the text is well-formed, otherwise a description of the first error with its position.
 inline std::string xml_fault(std::string_view text) {
   std::vector<std::string> open;
   bool seen_root = false;
@@ -27,7 +27,7 @@ inline std::string xml_fault(std::string_view text) {
       ++i;
       continue;
     }
-    // The end of the tag. '>' may occur in a quoted value.
+    // Finds the end of the tag. A '>' within a quoted value does not end it.
     bool quoted = false;
     size_t end = i + 1;
     while (end < text.size() && (quoted || text[end] != '>')) {
@@ -49,7 +49,7 @@ inline std::string xml_fault(std::string_view text) {
     } else {
       if (open.empty() && seen_root) return at("a second root", i);
       seen_root = true;
-      // Attributes: name="value", each after one space.
+      // Reads the attributes name="value", each after one space.
       std::string_view rest = tag.substr(name.size());
       while (!rest.empty()) {
         const size_t equals = rest.find("=\"");
