@@ -5,22 +5,22 @@
 namespace plimsoll {
 namespace {
 
-// Describes an op that processes rows of the width and the type of `value`.
-LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
+// Describes an op that processes `rows` rows of the width and the type of `value`.
+LoweredOp describe_embedding_of(const Value& value, const Dim& rows, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
-          .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
+          .family = EmbeddingProblem{.tokens = rows.at(bucket), .columns = value.type.shape[1].at(bucket)}};
 }
 // Describes a sum of embeddings by its first table, because all tables have the same width.
 LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
+  return describe_embedding_of(op.input(EmbeddingSumOp::kTable), op.out_shape(EmbeddingSumOp::kX)[0], bucket);
 }
 LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
+  return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), op.in_shape(EmbeddingBwdOp::kDX)[0], bucket);
 }
 
 // Lists the op under a fixed type, because it has no floating-point operand. Its inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return {.family = SortIdsProblem{.tokens = bucket.tokens,
+  return {.family = SortIdsProblem{.tokens = op.in_shape(SortIdsOp::kIds)[0].at(bucket),
                                    .rows = op.attributes().integer("rows"),
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
 }
@@ -28,7 +28,7 @@ LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const Kernel
 // Uses the type of the output, because the op has no other floating-point operand.
 LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
-          .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};
+          .family = RowsProblem{.rows = op.in_shape(RopeTableOp::kPositions)[0].at(bucket), .columns = op.attributes().integer("dim")}};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
+  bool context_parallel = false;  // the ranks of the tensor axis divide rows, and no weights
   bool rounds_buckets = false;  // also without divided rows, buckets have as many tokens as with them
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;

@@ -73,6 +73,9 @@ void ring_all_gather(const Transfer& transfer, std::span<std::byte> all);
 // and at the end all.
 void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                            std::span<const int64_t> part_bytes);
+// Exchanges one block between every two ranks, all at the same time: `mine` and `received` consist of n equal blocks, one per rank.
+void direct_all_to_all(const Transfer& transfer, std::span<const std::byte> mine,
+                       std::span<std::byte> received);
 // Returns when all ranks called it, after ceil(log2 n) rounds (Hensgen, Finkel and Manber, 1988).
 void dissemination_barrier(const Transfer& transfer);
 

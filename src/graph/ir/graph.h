@@ -72,6 +72,9 @@ std::string_view storage_name(Storage storage);
 enum class InputSource : uint8_t {
   kBatch,         // with each batch: the batch's tensor of the same name
   kNumSequences,  // written with each batch: its number of sequences
+  // With each batch: the starts of its sequences and its number of tokens ("cu_seqlens"), counted among the rows of this rank of a group
+  // whose ranks divide the rows. Positions before the first row become 0, and those after the last row the number of rows.
+  kOwnStarts,
   kDenominator,   // with each batch: the number by which the sum of losses is divided
   kRandom,        // with each batch: the seed and the number of the micro-batch
   kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
@@ -203,6 +206,8 @@ class Graph {
 
   // Returns the value of that name, or kNoValue.
   ValueId find(std::string_view name) const;
+  // Returns the newest version of a value: the value whose bytes no other value takes over. Cost: a pass over the values per version.
+  ValueId newest(ValueId id) const;
   ValueId input(std::string_view name) const { return required(name, Storage::kInput); }
   // Returns a name that is not taken: the stem, or the stem with a number.
   std::string unique_name(std::string_view stem);

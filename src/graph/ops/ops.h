@@ -380,6 +380,14 @@ struct OwnRowsOp {
   enum In { kX };
   enum Out { kY };
 };
+struct ExchangeHeadsOp {
+  enum In { kX };
+  enum Out { kY };
+  static bool is_to_heads(const Attributes& attributes) { return attributes.word("to") == "heads"; }
+};
+// Returns the attributes of an exchange between the rows of each rank and the heads of each rank. The columns are `first` ones, and then two
+// parts of `others` columns.
+Attributes exchange_heads_attributes(int64_t ranks, int64_t first, int64_t others, bool to_heads);
 // The gradient of gathered rows that each rank computes: a part, and the sum over the ranks is the gradient; or the whole gradient.
 enum class RowGradient : uint8_t { kPart, kWhole };
 // Returns the attributes of a collective op whose slices are equal parts of the rows of a value, one per rank of a tensor-parallel group.
@@ -422,6 +430,7 @@ const OpSchema& first_token_bwd_op();
 inline bool reads_last_token(const Attributes& attributes) {
   return attributes.integer_or("last", 0) != 0;
 }
+const OpSchema& exchange_heads_op();
 const OpSchema& gather_rows_op();
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();

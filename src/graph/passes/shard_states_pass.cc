@@ -48,7 +48,7 @@ class ShardStates {
     if (options_.least_divided_elements) divide_frozen_weights();
     for (const Op& old : old_ops) {
       if (old.segment == Segment::kOptimizer) keep_slices();
-      if (old.def == &all_reduce_op()) {
+      if (sums_over_batches(old)) {
         scatter_sums(old);
         continue;
       }
@@ -75,6 +75,11 @@ class ShardStates {
   // Returns the block size: the size of every slice is a multiple of it.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
+  }
+
+  // Returns true for the sum over the ranks among which the states are divided, which read different batches.
+  static bool sums_over_batches(const Op& op) {
+    return op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kData;
   }
 
   bool is_sharded(ValueId gradient) const { return sharded_.contains(gradient); }
@@ -104,7 +109,7 @@ class ShardStates {
       const std::vector<ValueId> gradients = gradients_of(*update, {graph_, op});
       const bool are_sums = std::ranges::all_of(gradients, [&](ValueId gradient) {
         const OpId producer = graph_.value(gradient).producer;
-        if (producer == kNoOp || graph_.op(producer).def != &all_reduce_op()) return false;
+        if (producer == kNoOp || !sums_over_batches(graph_.op(producer))) return false;
         return std::ranges::all_of(readers[index_of(gradient)], [&](uint32_t reader) {
           return ops[reader].def == &global_norm_op() || ops[reader].outputs == op.outputs;
         });
