@@ -415,8 +415,7 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
     unused = values.back();
   }
   int32_t* destination = to.as<int32_t>();
-  const std::span<const int32_t> own =
-      values.subspan(std::min(values.size(), static_cast<size_t>(first)));
+  const std::span<const int32_t> own = values.subspan(std::min(values.size(), static_cast<size_t>(first)));
   const size_t used = std::min(own.size(), static_cast<size_t>(count));
   std::copy_n(own.begin(), used, destination);
   std::fill(destination + used, destination + count, unused);

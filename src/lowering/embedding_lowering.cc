@@ -28,7 +28,8 @@ LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const Kernel
 // Uses the type of the output, because the op has no other floating-point operand.
 LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
-          .family = RowsProblem{.rows = op.in_shape(RopeTableOp::kPositions)[0].at(bucket), .columns = op.attributes().integer("dim")}};
+          .family = RowsProblem{.rows = op.in_shape(RopeTableOp::kPositions)[0].at(bucket),
+                                .columns = op.attributes().integer("dim")}};
 }
 
 }  // namespace

@@ -59,6 +59,12 @@ std::vector<NamedCase> context_cases() {
   llama.decoder.qkv_bias = llama.decoder.output_bias = llama.decoder.mlp_bias = llama.decoder.head_norms =
       true;
   list.push_back({"llama, biases, norms of heads", llama});
+  TinyCase adapted = language_model("llama");
+  adapted.heads = 4;
+  adapted.layers = 2;
+  adapted.hidden_act = "silu";
+  adapted.lora = LoraConfig{.r = 2, .alpha = 4.0};
+  list.push_back({"llama, adapters", adapted});
   TinyCase modern = bert;
   modern.model_type = "modernbert";
   list.push_back({"modernbert", modern});
@@ -70,8 +76,8 @@ TEST(ContextParallelRanks, MakeTheStepsOfOneRank) {
   double share = 0;
   for (const NamedCase& item : context_cases()) {
     const ExpectedSteps expected(item.test, kBatches);
-    for (const RankMesh& mesh : {kContextPair, RankMesh{.size = 4, .tensor_size = 2},
-                                 RankMesh{.size = 4, .tensor_size = 4}}) {
+    for (const RankMesh& mesh :
+         {kContextPair, RankMesh{.size = 4, .tensor_size = 2}, RankMesh{.size = 4, .tensor_size = 4}}) {
       SCOPED_TRACE(fmt::format("{}, {} ranks in groups of {}", item.name, mesh.size, mesh.tensor_size));
       const std::vector<MeshResult> results =
           results_of(item.test, {.mesh = mesh, .context_parallel = true, .late = mesh.size == 2}, kBatches);
@@ -117,8 +123,9 @@ TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);
   const ExpectedSteps expected(item.test, kBatches);
-  const std::vector<MeshCase> meshes{
-      {}, {.mesh = kContextPair, .sequence_parallel = true}, {.mesh = kContextPair, .context_parallel = true}};
+  const std::vector<MeshCase> meshes{{},
+                                     {.mesh = kContextPair, .sequence_parallel = true},
+                                     {.mesh = kContextPair, .context_parallel = true}};
   for (const MeshCase& first : meshes) {
     const MeshResult saved = joined(results_of(item.test, first, kBatches, {}, 1), first.mesh);
     for (const MeshCase& second : meshes) {

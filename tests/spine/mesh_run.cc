@@ -170,7 +170,9 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
   // request_of() rounds the buckets of a run up in the same way.
-  const int64_t multiple = ranks.sequence_parallel || ranks.context_parallel || ranks.rounds_buckets ? 8 * ranks.mesh.tensor_size : 1;
+  const int64_t multiple = ranks.sequence_parallel || ranks.context_parallel || ranks.rounds_buckets
+                               ? 8 * ranks.mesh.tensor_size
+                               : 1;
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;

@@ -20,7 +20,7 @@ struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
   bool context_parallel = false;  // the ranks of the tensor axis divide rows, and no weights
-  bool rounds_buckets = false;  // also without divided rows, buckets have as many tokens as with them
+  bool rounds_buckets = false;    // also without divided rows, buckets have as many tokens as with them
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};

@@ -45,8 +45,9 @@ EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
 }
 
 SortIdsArgs sort_ids_args(const BindContext& context) {
-  SortIdsArgs args{
-      .T = context.input_size(SortIdsOp::kIds, 0), .V = context.attributes().integer("rows"), .scratch = context.scratch()};
+  SortIdsArgs args{.T = context.input_size(SortIdsOp::kIds, 0),
+                   .V = context.attributes().integer("rows"),
+                   .scratch = context.scratch()};
   for (int i = SortIdsOp::kIds; i < context.view().num_inputs(); ++i) {
     const auto list = static_cast<size_t>(args.num_lists++);
     PLIMSOLL_CHECK(list < args.ids.size());

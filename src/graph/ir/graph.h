@@ -75,8 +75,8 @@ enum class InputSource : uint8_t {
   // With each batch: the starts of its sequences and its number of tokens ("cu_seqlens"), counted among the rows of this rank of a group
   // whose ranks divide the rows. Positions before the first row become 0, and those after the last row the number of rows.
   kOwnStarts,
-  kDenominator,   // with each batch: the number by which the sum of losses is divided
-  kRandom,        // with each batch: the seed and the number of the micro-batch
+  kDenominator,  // with each batch: the number by which the sum of losses is divided
+  kRandom,       // with each batch: the seed and the number of the micro-batch
   kAccumulate,  // with each batch: 1 if gradients are added to the gradients of earlier micro-batches, else 0
   kLearningRate,  // written before each update
   kUpdateNumber   // written before each update: its number, from 1

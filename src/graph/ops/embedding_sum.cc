@@ -115,10 +115,9 @@ class EmbeddingBwd final : public OpSchema, private EmbeddingBwdOp {
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(
-        op.in_shape(kDX).rank() == 2 && op.in_shape(kDX).has_token_rows() &&
-            op.input(kSorted).type == ValueType{DType::kI32, Shape{op.in_shape(kDX)[0], 2}},
-        op, "sorted i32[T,2], d_x[T,C], into, flag");
+    expect_operands(op.in_shape(kDX).rank() == 2 && op.in_shape(kDX).has_token_rows() &&
+                        op.input(kSorted).type == ValueType{DType::kI32, Shape{op.in_shape(kDX)[0], 2}},
+                    op, "sorted i32[T,2], d_x[T,C], into, flag");
     return {{stated_dtype(op, op.input(kDX).type.dtype),
              Shape{op.attributes().integer("rows"), op.in_shape(kDX)[1]}}};
   }

@@ -26,10 +26,10 @@ class ExchangeHeads final : public CollectiveOp, private ExchangeHeadsOp {
     const int64_t first = op.attributes().integer("first"), others = op.attributes().integer("others");
     const bool has_heads = is_to_heads(op.attributes());
     const int64_t columns = (first + 2 * others) / (has_heads ? 1 : ranks);
-    expect_operands(x.shape.rank() == 2 && x.shape.has_token_rows() && first % ranks == 0 &&
-                        others % ranks == 0 && x.shape[1] == Dim(columns) &&
-                        x.shape.row_ranks() == (has_heads ? ranks : 1),
-                    op, "x[T/ranks,C] (to rows: x[T,C/ranks]), whose parts have multiples of 'ranks' columns");
+    expect_operands(
+        x.shape.rank() == 2 && x.shape.has_token_rows() && first % ranks == 0 && others % ranks == 0 &&
+            x.shape[1] == Dim(columns) && x.shape.row_ranks() == (has_heads ? ranks : 1),
+        op, "x[T/ranks,C] (to rows: x[T,C/ranks]), whose parts have multiples of 'ranks' columns");
     if (has_heads) return {{x.dtype, Shape{x.shape[0].whole(), columns / ranks}}};
     return {{x.dtype, Shape{x.shape[0].divided(ranks), columns * ranks}}};
   }

@@ -54,9 +54,7 @@ class ContextParallel {
     return shape.rank() > 0 && shape[0].whole() == kDimT;
   }
 
-  static bool looks_up(const Op& op) {
-    return op.def == &embedding_sum_op() || op.def == &rope_table_op();
-  }
+  static bool looks_up(const Op& op) { return op.def == &embedding_sum_op() || op.def == &rope_table_op(); }
   static bool adds_up_rows(const Op& op) {
     return op.def == &nll_op() || op.def == &softmax_cross_entropy_op() || op.def == &count_correct_op();
   }
@@ -183,8 +181,8 @@ class ContextParallel {
 
   ValueId new_value_like(ValueId id, std::string_view suffix, Storage storage) {
     const Value value = graph_.value(id);
-    const ValueId added = graph_.add_value(
-        graph_.unique_name(fmt::format("{}.{}", value.name, suffix)), value.type, storage);
+    const ValueId added =
+        graph_.add_value(graph_.unique_name(fmt::format("{}.{}", value.name, suffix)), value.type, storage);
     graph_.value(added).module = value.module;
     return added;
   }
@@ -215,13 +213,14 @@ class ContextParallel {
 }  // namespace
 
 Pass context_parallel_pass(int64_t ranks) {
-  return {.name = "context_parallel",
-          .numerics = Numerics::kChanging,
-          .help = "divides the rows of all activations among ranks, which exchange them for heads at attention",
-          .needed_for = "--cp_size above 1",
-          .run = [ranks](Graph& graph) {
-            if (ranks > 1) ContextParallel(graph, ranks).run();
-          }};
+  return {
+      .name = "context_parallel",
+      .numerics = Numerics::kChanging,
+      .help = "divides the rows of all activations among ranks, which exchange them for heads at attention",
+      .needed_for = "--cp_size above 1",
+      .run = [ranks](Graph& graph) {
+        if (ranks > 1) ContextParallel(graph, ranks).run();
+      }};
 }
 
 }  // namespace plimsoll

@@ -158,23 +158,23 @@ class GradientReduction {
 }  // namespace
 
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
-  return {.name = "reduce_gradients",
-          .numerics = Numerics::kPreserving,
-          .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
-          .needed_for = "several ranks",
-          .run = [=](Graph& graph) {
-            GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kData).run();
-          }};
+  return {
+      .name = "reduce_gradients",
+      .numerics = Numerics::kPreserving,
+      .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
+      .needed_for = "several ranks",
+      .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kData).run(); }};
 }
 
 Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
-  return {.name = "context_gradients",
-          .numerics = Numerics::kChanging,
-          .help = "sums gradients over the ranks that divide rows, several in one exchange, in the backward pass",
-          .needed_for = "--cp_size above 1",
-          .run = [=](Graph& graph) {
-            if (num_ranks > 1) GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kTensor).run();
-          }};
+  return {
+      .name = "context_gradients",
+      .numerics = Numerics::kChanging,
+      .help = "sums gradients over the ranks that divide rows, several in one exchange, in the backward pass",
+      .needed_for = "--cp_size above 1",
+      .run = [=](Graph& graph) {
+        if (num_ranks > 1) GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kTensor).run();
+      }};
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Which gradients are parts, because a rank computed them from its own rows of the activations. Pure; thread-safe.
+// Finds the gradients that are parts, because a rank computed them from its own rows of the activations. Pure; thread-safe.
 #pragma once
 
 #include "graph/ir/graph.h"

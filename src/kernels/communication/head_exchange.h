@@ -28,8 +28,9 @@ struct HeadExchangeArgs {
   HeadExchange direction = HeadExchange::kToHeads;
   ConstView x = {};
   View y = {};
-  int64_t rows = 0;                         // T / N, the rows of a rank
-  std::array<int64_t, 3> share_bytes = {};  // of each part of the columns, the bytes of one rank's share of a row
+  int64_t rows = 0;  // T / N, the rows of a rank
+  std::array<int64_t, 3> share_bytes =
+      {};  // of each part of the columns, the bytes of one rank's share of a row
   View scratch = {};
 
   // Returns the bytes of a row on the side that is divided by columns.
@@ -64,7 +65,7 @@ void head_exchange_cpu(const HeadExchangeArgs& args);
 void head_exchange_ref(const HeadExchangeArgs& args);
 // Copy engines copy the rectangles from the memory of the other GPUs to their places. No multiprocessor is used.
 void head_exchange_cuda_peers(const HeadExchangeArgs& args, CudaStream stream);
-// As head_exchange_cpu(), with copies on the GPU and one launch of NCCL.
+// Works like head_exchange_cpu(), with copies on the GPU and one launch of NCCL.
 void head_exchange_cuda_nccl(const HeadExchangeArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

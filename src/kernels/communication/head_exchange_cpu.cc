@@ -60,8 +60,7 @@ void head_exchange_ref(const HeadExchangeArgs& args) {
     // The shares that this rank receives from `rank`: its own ones of the rows of `rank`, or those of `rank` of its own rows.
     for (const ExchangedBytes& piece : exchanged_bytes(args, to_heads ? own : rank, num_ranks)) {
       for (int64_t row = 0; row < args.rows; ++row) {
-        const int64_t narrow =
-            ((to_heads ? rank : own) * args.rows + row) * narrow_bytes + piece.narrow;
+        const int64_t narrow = ((to_heads ? rank : own) * args.rows + row) * narrow_bytes + piece.narrow;
         const int64_t wide = row * wide_bytes + piece.wide;
         for (int64_t i = 0; i < piece.width; ++i) {
           if (to_heads) {

@@ -60,8 +60,7 @@ void head_exchange_cuda_nccl(const HeadExchangeArgs& args, CudaStream stream) {
       }
     }
   }
-  if (to_heads)
-    args.gpus->all_to_all({args.scratch.data, args.x.dtype}, args.y, args.block_bytes(), stream);
+  if (to_heads) args.gpus->all_to_all({args.scratch.data, args.x.dtype}, args.y, args.block_bytes(), stream);
 }
 
 }  // namespace plimsoll

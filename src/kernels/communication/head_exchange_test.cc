@@ -49,7 +49,8 @@ std::vector<uint16_t> rows_of(const Columns& columns, int64_t rows, int rank) {
 std::vector<uint16_t> heads_of(const Columns& columns, int64_t rows, int rank, int num_ranks) {
   std::vector<uint16_t> matrix;
   for (int64_t row = 0; row < num_ranks * rows; ++row) {
-    for (const int64_t column : columns_of(columns, rank, num_ranks)) matrix.push_back(element_at(row, column));
+    for (const int64_t column : columns_of(columns, rank, num_ranks))
+      matrix.push_back(element_at(row, column));
   }
   return matrix;
 }
@@ -81,10 +82,12 @@ TEST(HeadExchange, ExchangesRowsForColumnsAndBack) {
           testing::run_on_ranks(num_ranks, [&](Communicator& ranks) {
             const std::vector<uint16_t> own_rows = rows_of(columns, rows, ranks.rank());
             const std::vector<uint16_t> own_heads = heads_of(columns, rows, ranks.rank(), num_ranks);
-            EXPECT_EQ(exchanged(kernel, scratch_bytes, ranks, columns, rows, HeadExchange::kToHeads, own_rows),
-                      own_heads);
-            EXPECT_EQ(exchanged(kernel, scratch_bytes, ranks, columns, rows, HeadExchange::kToRows, own_heads),
-                      own_rows);
+            EXPECT_EQ(
+                exchanged(kernel, scratch_bytes, ranks, columns, rows, HeadExchange::kToHeads, own_rows),
+                own_heads);
+            EXPECT_EQ(
+                exchanged(kernel, scratch_bytes, ranks, columns, rows, HeadExchange::kToRows, own_heads),
+                own_rows);
           });
         };
         check(head_exchange_ref, catalog_rows::all_reduce_ref_scratch(problem));

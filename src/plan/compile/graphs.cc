@@ -145,8 +145,7 @@ PipelineDivision division_of(const PlanRequest& request) {
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.ranks.divides_rows()) passes.run(graph, sequence_parallel_pass(request.ranks.tensor_size));
-  if (request.ranks.divides_context())
-    passes.run(graph, context_parallel_pass(request.ranks.tensor_size));
+  if (request.ranks.divides_context()) passes.run(graph, context_parallel_pass(request.ranks.tensor_size));
   if (request.precision.activation_dtype)
     passes.run(graph, precision_pass(*request.precision.activation_dtype));
   if (request.ranks.pipeline_size > 1) passes.run(graph, pipeline_stage_pass(division_of(request)));
@@ -584,9 +583,9 @@ GradientGraph begin_gradients(const PlanRequest& request) {
   // A scale in the gradients keeps small fp16 values from becoming zero.
   if (request.precision.activation_dtype == DType::kF16) begun.loss_scale = declare_loss_scale(graph);
   const ValueId scale = begun.loss_scale.scale;
-  const std::vector<ValueId> gradients = is_pipelined
-                                             ? add_stage_backward(graph, request, wanted, scale)
-                                             : add_backward(graph, graph.newest(graph.find("loss")), wanted, scale);
+  const std::vector<ValueId> gradients =
+      is_pipelined ? add_stage_backward(graph, request, wanted, scale)
+                   : add_backward(graph, graph.newest(graph.find("loss")), wanted, scale);
   begun.shared_by_ends = names_in_updates(graph, parameters, begun.shared_by_ends);
   for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
   begun.parameters = std::move(parameters);

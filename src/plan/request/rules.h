@@ -26,6 +26,8 @@ PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& d
 // Checks tensor parallelism. Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or if
 // the results would differ from the results of one rank. The settings that exclude each other in any case are in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
+// Checks that ranks can divide the rows of the activations of this run. Errors: kUsage.
+void check_context_parallelism(const PlanRequest& request);
 
 // Checks the pipeline of a request. Errors: kUsage if the model cannot be divided into its stages.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);

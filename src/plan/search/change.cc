@@ -238,7 +238,7 @@ std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
   const bool is_divisible = request.update.optimizer.kind != OptimizerKind::kAdafactor &&
                             !request.update.in_backward && !request.update.offload_states;
   std::vector<ZeroStage> stages;
-  if (!request.train || request.ranks.count == 1 || request.ranks.tensor_size > 1 ||
+  if (!request.train || request.ranks.count == 1 || request.ranks.divides_layers() ||
       request.ranks.updates_on_first || !is_divisible)
     return stages;
   for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
