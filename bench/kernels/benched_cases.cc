@@ -219,7 +219,8 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
 
 std::string_view reason_not_benched(const KernelRow& row) {
   if (row.backend == Backend::kRef) return "a reference implementation is not meant to be fast";
-  for (const char* kernel : {"all_reduce", "reduce_scatter", "all_gather", "send", "receive"}) {
+  for (const char* kernel :
+       {"all_reduce", "reduce_scatter", "all_gather", "head_exchange", "send", "receive"}) {
     if (row.kernel == kernel) return "runs between several ranks; plimsoll bench --links measures it";
   }
   if (row.kernel.starts_with("class_sums")) return "runs only if several ranks divide the vocabulary";

@@ -174,10 +174,10 @@ inline std::string nvme_folder(const Arguments& arguments) {
   const std::string& value = arguments.offload_optimizer;
   return value.starts_with(kPrefix) ? value.substr(kPrefix.size()) : std::string();
 }
-// Returns the number of groups of processes that train on different batches: the --tp_size x --pp_size processes of a group train on
-// the same batches.
+// Returns the number of groups of processes that train on different batches: the --tp_size x --cp_size x --pp_size processes of a group
+// train on the same batches.
 inline int64_t num_data_ranks(const Arguments& arguments) {
-  return num_ranks(arguments) / (arguments.tp_size * arguments.pp_size);
+  return num_ranks(arguments) / (arguments.tp_size * arguments.cp_size * arguments.pp_size);
 }
 // Returns the number of micro-batches per optimizer step, summed over all processes.
 inline int64_t batches_per_step(const Arguments& arguments) {

@@ -16,7 +16,8 @@ namespace plimsoll {
 
 struct RankFitOptions {
   // Model, sequence length, device and the other settings of the run. If `gpus_per_machine` is 0, an nproc_per_node above 1 is
-  // the number of GPUs per machine. The search chooses tp_size, sequence_parallel, pp_size, zero_stage and nnodes, and does not read them.
+  // the number of GPUs per machine. The search chooses tp_size, sequence_parallel, cp_size, pp_size, zero_stage and
+  // nnodes, and does not read them.
   Arguments arguments = {};
   int64_t gpus = 1;
   // Number of GPUs per machine. 0 means nproc_per_node if that is above 1, otherwise 8, but at most `gpus`.
@@ -31,6 +32,7 @@ struct RankFitOptions {
 struct RankFitRow {
   int64_t tensor_size = 1;         // value of --tp_size
   bool sequence_parallel = false;  // value of --sequence_parallel
+  int64_t context_size = 1;        // value of --cp_size
   int64_t pipeline_size = 1;       // value of --pp_size
   int64_t data_size = 1;           // number of groups of GPUs that train on different batches
   int64_t zero_stage = 0;          // value of --zero_stage
@@ -62,7 +64,7 @@ struct RankFitRefusal {
 struct RankFitReport {
   std::vector<RankFitRow> rows = {};  // the combinations of settings that fit, fastest first
   std::vector<RankFitRefusal> refused = {};
-  // Number of combinations of tp_size, sequence_parallel, pp_size, zero_stage, recompute and micro-batch that the
+  // Number of combinations of tp_size, sequence_parallel, cp_size, pp_size, zero_stage, recompute and micro-batch that the
   // search considered.
   int64_t num_choices = 0;
   // Number of combinations that were not planned, because even a lower bound of their memory exceeds the memory of

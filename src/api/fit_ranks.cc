@@ -83,6 +83,7 @@ RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const 
   const auto bytes = [&](Purpose purpose) { return answer.by_purpose[index_of(purpose)]; };
   return {.tensor_size = answer.division.tensor_size,
           .sequence_parallel = answer.division.sequence_parallel,
+          .context_size = answer.division.context_size,
           .pipeline_size = answer.division.pipeline_size,
           .data_size = answer.data_size,
           .zero_stage = static_cast<int64_t>(answer.division.zero_stage),
@@ -144,7 +145,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   base.train_batch_size.reset();
   base.nproc_per_node = question.ranks_per_machine;
   base.nnodes = question.ranks / question.ranks_per_machine;
-  base.tp_size = base.pp_size = 1;
+  base.tp_size = base.cp_size = base.pp_size = 1;
   base.sequence_parallel = false;
   base.zero_stage = 0;
   const RunSetup setup = prepare_run(base, RunPurpose::kPlan, environment, posix_file_system());
@@ -175,7 +176,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   }
   Arguments asked = options.arguments;
   asked.nproc_per_node = asked.nnodes = 1;
-  asked.tp_size = asked.pp_size = 1;
+  asked.tp_size = asked.cp_size = asked.pp_size = 1;
   asked.sequence_parallel = false;
   asked.zero_stage = 0;
   asked.train_batch_size.reset();

@@ -240,6 +240,8 @@ void Trainer::Impl::require_own_update() const {
     reason = "--pp_size gives each process only its layers: leave it out";
   } else if (planned.request.update.states_on_disk) {
     reason = "--offload_optimizer keeps the states on a disk, where a rule cannot update them: leave it out";
+  } else if (planned.request.ranks.divides_context()) {
+    reason = "--cp_size sums the gradients of the processes in the update: leave it out";
   } else if (planned.request.ranks.tensor_size > 1) {
     reason = "--tp_size gives each process only its part of the weights and gradients: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||

@@ -122,6 +122,18 @@ constexpr std::array kExclusions = {
         {"tp_size", Is::kOneOf, "1"},
         "{0} divides the rows of activations among the processes that divide the layers, but with {1} no "
         "processes do; give a --tp_size above 1, or leave {0} out"},
+    Exclusion{{"cp_size", Is::kNoneOf, "1"},
+              {"tp_size", Is::kNoneOf, "1"},
+              "{0} divides the rows of activations between processes with whole weights, and {1} divides the "
+              "weights; give one of them, or --sequence_parallel with {1}"},
+    Exclusion{{"cp_size", Is::kNoneOf, "1"},
+              {"optimizer_in_backward", Is::kTrue},
+              "{0} sums the gradients of the processes before the update, but {1} does not wait for them; "
+              "give one of them"},
+    Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
+              {"cp_size", Is::kNoneOf, "1"},
+              "{0} compares processes that read different batches, and those of {1} read the same ones; give "
+              "one of them"},
     Exclusion{
         {"pp_size", Is::kNoneOf, "1"},
         {"async_save", Is::kTrue},

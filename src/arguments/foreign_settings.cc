@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
 
 #include "arguments/argument_file.h"
@@ -189,10 +190,11 @@ class Replacer {
   // Sets the number of ranks and what they divide, from the keys whose use is KeyUse::kSize.
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
-    int64_t copies = 1, slices = 1, tensors = 1;
-    const ForeignValue* source = nullptr;  // The key that states the number of ranks with different batches.
-    const ForeignValue* tensor_source =
-        nullptr;  // The key that states the number of ranks of a tensor-parallel group.
+    int64_t copies = 1, slices = 1;
+    // The numbers of ranks that read the same batches, by the setting, and the keys that state them.
+    std::map<std::string_view, int64_t> groups;
+    std::vector<const ForeignValue*> group_sources;
+    const ForeignValue* source = nullptr;  // the key that states the number of ranks with different batches
     for (const ForeignValue& value : config.values) {
       int64_t size = 0;
       std::from_chars(value.text.data(), value.text.data() + value.text.size(), size);
@@ -200,16 +202,28 @@ class Replacer {
         throw_error(ErrorCode::kUsage, "{} is {}: expected a number of ranks from 1 to {}", value.where,
                     value.shown, kMostRanks);
       }
-      const bool is_tensor = value.key->path == "tp_size";
-      (is_tensor ? tensors : value.key->path == "dp_shard_size" ? slices : copies) = size;
-      if (size > 1) (is_tensor ? tensor_source : source) = &value;
+      if (!value.key->path.starts_with("dp_")) {
+        if (size == 1) continue;
+        const auto [it, inserted] = groups.try_emplace(value.key->setting, size);
+        if (!inserted) {
+          throw_error(ErrorCode::kUsage,
+                      "{} is {}, but another key also states --{} {}: both divide the tokens of a batch; "
+                      "give one of them",
+                      value.where, value.shown, value.key->setting, it->second);
+        }
+        group_sources.push_back(&value);
+        continue;
+      }
+      (value.key->path == "dp_shard_size" ? slices : copies) = size;
+      if (size > 1) source = &value;
     }
-    if (tensor_source != nullptr) {
-      apply(*tensor_source);
-      // If only the size of a tensor-parallel group is stated, the number of groups follows from the number of ranks
-      // that the user gave.
-      if (source == nullptr && !is_given("nproc_per_node")) apply_ranks(*tensor_source, tensors);
-    }
+    int64_t group_size = 1;
+    for (const auto& [setting, size] : groups) group_size *= size;
+    for (const ForeignValue* value : group_sources) apply(*value);
+    // If only the sizes of groups that read the same batches are stated, the number of ranks that the user gave determines the number of
+    // groups.
+    if (!group_sources.empty() && source == nullptr && !is_given("nproc_per_node"))
+      apply_ranks(*group_sources.front(), group_size);
     if (source == nullptr) return;
     if (copies > 1 && slices > 1) {
       throw_error(
@@ -219,7 +233,7 @@ class Replacer {
           "among all ranks, or 'dp_replicate_size' alone to divide nothing",
           config.name, copies, slices);
     }
-    apply_ranks(*source, copies * slices * tensors);
+    apply_ranks(*source, copies * slices * group_size);
     const bool has_stage = is_given("zero_stage") || keys_.contains("zero_stage");
     const bool divides = slices > 1;
     if (has_stage && divides != (arguments_.zero_stage > 0)) {

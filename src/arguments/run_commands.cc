@@ -79,6 +79,7 @@ constexpr std::string_view kTrainingOnly[] = {
     "nnodes",
     "tp_size",
     "sequence_parallel",
+    "cp_size",
     "pp_size",
     "pipeline_schedule",
     "pp_chunks",

@@ -110,6 +110,7 @@ void refuse_searched_settings(const ParseResult& parsed) {
   const Arguments& asked = parsed.arguments;
   refuse("tp_size", asked.tp_size > 1, "tries all values of it");
   refuse("sequence_parallel", asked.sequence_parallel, "tries it if a batch does not fit otherwise");
+  refuse("cp_size", asked.cp_size > 1, "tries it if no sequence fits otherwise");
   refuse("pp_size", asked.pp_size > 1, "tries all values of it");
   refuse("zero_stage", asked.zero_stage > 0, "tries all values of it");
   refuse("nnodes", asked.nnodes > 1, "computes the number of machines from --gpus and --nproc_per_node");

@@ -413,18 +413,21 @@ const PersistentBuffer* Executor::input_with(InputSource source) const {
 
 void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket) {
   const View to = input_view(input);
-  const int64_t count = input.type.shape.elements(bucket);
+  const int64_t parts = input.type.shape.row_ranks();
+  // The number of values of all ranks that divide the rows, and the place and number of those of this rank.
+  const int64_t room = parts * input.type.shape.elements(bucket);
+  const int64_t count = room / parts;
+  const int64_t first = parts > 1 ? count * connections_.of(MeshAxis::kTensor).ranks->rank() : 0;
   const auto check_room = [&](size_t used) {
-    PLIMSOLL_CHECK(static_cast<int64_t>(used) <= count,
-                   "a batch has {} values for the input '{}', which has room for {}", used, input.name,
-                   count);
+    PLIMSOLL_CHECK(static_cast<int64_t>(used) <= room,
+                   "a batch has {} values for the input '{}', which has room for {}", used, input.name, room);
   };
   if (is_floating(to.dtype)) {
     const std::span<const float> values = batch.floats(input.name);
     check_room(values.size());
     for (int64_t i = 0; i < count; ++i) {
-      to.store(i, i < std::ssize(values) ? static_cast<double>(values[static_cast<size_t>(i)])
-                                         : input.input.unused);
+      to.store(i, first + i < std::ssize(values) ? static_cast<double>(values[static_cast<size_t>(first + i)])
+                                                 : input.input.unused);
     }
     return;
   }
@@ -441,8 +444,22 @@ void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batc
     unused = values.back();
   }
   int32_t* destination = to.as<int32_t>();
-  std::copy(values.begin(), values.end(), destination);
-  std::fill(destination + values.size(), destination + count, unused);
+  const std::span<const int32_t> own = values.subspan(std::min(values.size(), static_cast<size_t>(first)));
+  const size_t used = std::min(own.size(), static_cast<size_t>(count));
+  std::copy_n(own.begin(), used, destination);
+  std::fill(destination + used, destination + count, unused);
+}
+
+void Executor::fill_own_starts(const PersistentBuffer& input, const TensorBatch& batch,
+                               const Bucket& bucket) {
+  const Communicator& group = *connections_.of(MeshAxis::kTensor).ranks;
+  const int64_t rows = bucket.tokens / group.size();
+  const std::span<const int32_t> starts = batch.ints("cu_seqlens");
+  int32_t* destination = input_view(input).as<int32_t>();
+  for (int64_t i = 0; i < input.type.shape.elements(bucket); ++i) {
+    const int64_t start = i < std::ssize(starts) ? starts[static_cast<size_t>(i)] : batch.size().tokens;
+    destination[i] = static_cast<int32_t>(std::clamp<int64_t>(start - group.rank() * rows, 0, rows));
+  }
 }
 
 void Executor::stage(std::string_view name, const TensorBatch& batch, double denominator,
@@ -467,6 +484,9 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
     switch (input->input.source) {
       case InputSource::kBatch:
         fill_input(*input, batch, bucket);
+        break;
+      case InputSource::kOwnStarts:
+        fill_own_starts(*input, batch, bucket);
         break;
       case InputSource::kNumSequences:
         input_view(*input).store(0, static_cast<double>(sequences));

@@ -232,6 +232,7 @@ class Executor {
   }
   // Writes the batch's tensor that has the name of the input into the input, and fills the elements that the batch does not use.
   void fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
+  void fill_own_starts(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket);
 
   const Plan& plan_;
   RankConnections connections_;

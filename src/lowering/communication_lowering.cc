@@ -56,11 +56,20 @@ LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelT
                                      .maps_peers = maps_peers(op.attributes())}};
 }
 
+// Describes an exchange of heads, which copies bytes, whatever the type of the elements.
+LoweredOp describe_head_exchange(const OpView& op, const Bucket& bucket, const KernelTarget&) {
+  return {.dtype = DType::kF32,
+          .family = AllReduceProblem{.ranks = op.attributes().integer("ranks"),
+                                     .largest_bytes = op.output(0).bytes(bucket),
+                                     .maps_peers = maps_peers(op.attributes())}};
+}
+
 }  // namespace
 
 std::vector<Lowering> communication_lowerings() {
   return {{&all_gather_op(), "all_gather", describe_all_gather},
           {&all_reduce_op(), "all_reduce", describe_all_reduce},
+          {&exchange_heads_op(), "head_exchange", describe_head_exchange},
           {&gather_rows_op(), "all_gather", describe_all_gather},
           {&reduce_scatter_op(), "reduce_scatter", describe_reduce_scatter},
           {&receive_op(), "receive", describe_message},

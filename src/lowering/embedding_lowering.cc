@@ -5,23 +5,23 @@
 namespace plimsoll {
 namespace {
 
-// Describes an op on embedding rows. The width and the element type of the rows are those of `value`.
-LoweredOp describe_embedding_of(const Value& value, const Bucket& bucket) {
+// Describes an op that processes `rows` embedding rows. Their width and element type are those of `value`.
+LoweredOp describe_embedding_of(const Value& value, const Dim& rows, const Bucket& bucket) {
   return {.dtype = value.type.dtype,
-          .family = EmbeddingProblem{.tokens = bucket.tokens, .columns = value.type.shape[1].at(bucket)}};
+          .family = EmbeddingProblem{.tokens = rows.at(bucket), .columns = value.type.shape[1].at(bucket)}};
 }
 // Describes a sum of embeddings from several tables. All tables have the same width, so the first one determines the problem.
 LoweredOp describe_embedding_sum(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return describe_embedding_of(op.input(EmbeddingSumOp::kTable), bucket);
+  return describe_embedding_of(op.input(EmbeddingSumOp::kTable), op.out_shape(EmbeddingSumOp::kX)[0], bucket);
 }
 LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), bucket);
+  return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), op.in_shape(EmbeddingBwdOp::kDX)[0], bucket);
 }
 
 // Describes the sorting of ids. The op has no floating-point operand, so its kernel is listed in the catalog under a fixed type.
 // The inputs after cu_seqlens are the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
-  return {.family = SortIdsProblem{.tokens = bucket.tokens,
+  return {.family = SortIdsProblem{.tokens = op.in_shape(SortIdsOp::kIds)[0].at(bucket),
                                    .rows = op.attributes().integer("rows"),
                                    .num_lists = op.num_inputs() - SortIdsOp::kIds}};
 }
@@ -30,7 +30,8 @@ LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const Kernel
 // floating-point.
 LoweredOp describe_rope_table(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = op.output(RopeTableOp::kTable).type.dtype,
-          .family = RowsProblem{.rows = bucket.tokens, .columns = op.attributes().integer("dim")}};
+          .family = RowsProblem{.rows = op.in_shape(RopeTableOp::kPositions)[0].at(bucket),
+                                .columns = op.attributes().integer("dim")}};
 }
 
 }  // namespace

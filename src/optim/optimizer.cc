@@ -89,7 +89,7 @@ void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
 // Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated. In a pipeline, only
 // the last stage has a loss.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
-  if (const ValueId loss = graph.find("loss"); loss != kNoValue) gradients.push_back(loss);
+  if (const ValueId loss = graph.newest(graph.find("loss")); loss != kNoValue) gradients.push_back(loss);
   return gradients;
 }
 Attributes norm_attributes(const Graph& graph) {

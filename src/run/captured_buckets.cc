@@ -12,8 +12,9 @@ namespace {
 
 // Returns the ladder (list of buckets) of a program of this run.
 std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
-  const RankOptions ranks{.tensor_size = run.arguments.tp_size,
-                          .sequence_parallel = run.arguments.sequence_parallel};
+  const RankOptions ranks{.tensor_size = run.arguments.tp_size * run.arguments.cp_size,
+                          .sequence_parallel = run.arguments.sequence_parallel,
+                          .context_parallel = run.arguments.cp_size > 1};
   const int64_t multiple = ranks.row_multiple();
   largest.tokens = (largest.tokens + multiple - 1) / multiple * multiple;
   return make_ladder(largest, 16, 1.0, multiple);

@@ -107,7 +107,9 @@ int64_t metric_bytes(const RunSetup& setup) {
 
 // Returns the ladder (list of buckets) for batches of at most this many tokens.
 std::vector<Bucket> ladder_of_batches(const Arguments& arguments, int64_t tokens) {
-  const RankOptions ranks{.tensor_size = arguments.tp_size, .sequence_parallel = arguments.sequence_parallel};
+  const RankOptions ranks{.tensor_size = arguments.tp_size * arguments.cp_size,
+                          .sequence_parallel = arguments.sequence_parallel,
+                          .context_parallel = arguments.cp_size > 1};
   const int64_t multiple = ranks.row_multiple();
   return make_ladder({.tokens = (tokens + multiple - 1) / multiple * multiple}, 16, 1.0, multiple);
 }

@@ -178,6 +178,34 @@ TEST(RunOfRanks, DividesLayersLikeOneProcess) {
   }
 }
 
+// A run whose ranks divide the tokens of a batch differs from one process only by the order of sums, and its checkpoint resumes on one.
+TEST(RunOfRanks, DividesTokensLikeOneProcess) {
+  const TestFolder folder("ranks_context");
+  const std::string model = write_tiny_model(folder);
+  const std::string one = folder.path("one"), pair = folder.path("pair"), mesh = folder.path("mesh");
+  const auto run = [&](const std::string& name, const Layout& layout, int size, int64_t steps,
+                       std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--cp_size", std::to_string(size), "--lr_scheduler_type", "constant",
+                             "--save_steps", "1", "--resume_from_checkpoint", "True"});
+    const ProcessResult result = run_plimsoll(words_of(model, name, layout, steps, more), folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  run(one, {.accumulation = 2}, 1, 6);
+  run(pair, {.ranks = 2, .accumulation = 2}, 2, 4);
+  run(pair, {.accumulation = 2}, 1, 6);
+  std::vector<std::string> runs{pair};
+  if (!on_gpus()) {
+    run(mesh, {.ranks = 4}, 2, 4, {"--zero_stage", "3", "--stage3_param_persistence_threshold", "100"});
+    run(mesh, {.ranks = 4}, 2, 6, {"--parallelism_config", "{\"sp_size\": 2}"});
+    runs.push_back(mesh);
+  }
+  for (const std::string& several : runs) {
+    expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
+    expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+    EXPECT_EQ(logged_values(several, "epoch"), logged_values(one, "epoch"));
+  }
+}
+
 TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   const TestFolder folder("ranks_tensor_resume");
   const std::string model = write_tiny_model(folder);
@@ -302,12 +330,15 @@ TEST(RunOfRanks, EvaluatesLikeOneProcess) {
               read_file(folder.path("one/predict_results.txt")));
   }
   if (on_gpus()) return;
-  // With tensor parallelism, the ranks of one group evaluate the same batches, and different groups evaluate
+  // With tensor and context parallelism, the ranks of one group evaluate the same batches, and different groups evaluate
   // different ones.
-  for (const std::string divides_rows : {"False", "True"}) {
-    const std::string run = "divided" + divides_rows;
+  for (const std::vector<std::string>& groups :
+       {std::vector<std::string>{"--tp_size", "2", "--sequence_parallel", "False"},
+        std::vector<std::string>{"--tp_size", "2", "--sequence_parallel", "True"},
+        std::vector<std::string>{"--cp_size", "2"}}) {
+    const std::string run = "divided" + groups.front() + groups.back();
     std::vector<std::string> divided = words(run, {.ranks = 4});
-    divided.insert(divided.end(), {"--tp_size", "2", "--sequence_parallel", divides_rows});
+    divided.insert(divided.end(), groups.begin(), groups.end());
     const ProcessResult result = run_plimsoll(divided, folder.path("log"));
     ASSERT_EQ(result.exit_code, 0) << result.output;
     expect_near(logged_values(folder.path(run), "eval_loss"), logged_values(folder.path("one"), "eval_loss"),

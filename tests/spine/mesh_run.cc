@@ -170,7 +170,9 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
   // Rounds the number of tokens of the bucket up, as request_of() does for a real run.
-  const int64_t multiple = ranks.sequence_parallel || ranks.rounds_buckets ? 8 * ranks.mesh.tensor_size : 1;
+  const int64_t multiple = ranks.sequence_parallel || ranks.context_parallel || ranks.rounds_buckets
+                               ? 8 * ranks.mesh.tensor_size
+                               : 1;
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
@@ -180,6 +182,7 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,
                    .sequence_parallel = ranks.sequence_parallel,
+                   .context_parallel = ranks.context_parallel,
                    .pipeline_size = ranks.mesh.pipeline_size,
                    .stage = ranks.mesh.stage(rank),
                    .schedule = ranks.schedule,

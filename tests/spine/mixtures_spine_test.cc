@@ -63,9 +63,9 @@ Mixture mixture(uint32_t seed) {
       draw.of<RecomputePolicy>({RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull});
   MeshCase& ranks = mixed.ranks;
   ranks.mesh.size = draw.of<int>({2, 4});
-  const std::string kind = draw.of<std::string>(
-      {"data", "tensor", "pipeline", "zero", "tensor and pipeline", "pipeline and zero", "tensor and zero",
-       "tensor, pipeline and zero"});
+  const std::string kind =
+      draw.of<std::string>({"data", "tensor", "pipeline", "zero", "tensor and pipeline", "pipeline and zero",
+                            "tensor and zero", "tensor, pipeline and zero", "context and zero"});
   const int size = draw.of<int>({2, ranks.mesh.size});
   if (kind == "tensor and pipeline") {
     const int data_size = draw.of<int>({1, 2});
@@ -79,6 +79,11 @@ Mixture mixture(uint32_t seed) {
   if (kind == "tensor, pipeline and zero") {
     ranks.mesh = {.size = 8, .tensor_size = 2, .pipeline_size = 2};
     ranks.zero_stage = ZeroStage::kStates;
+  }
+  if (kind == "context and zero") {
+    ranks.mesh = {.size = 4, .tensor_size = 2};
+    ranks.context_parallel = true;
+    ranks.zero_stage = draw.of<ZeroStage>({ZeroStage::kNone, ZeroStage::kStates, ZeroStage::kWeights});
   }
   if (kind == "tensor") ranks.mesh.tensor_size = size;
   if (kind == "pipeline") ranks.mesh.pipeline_size = size;
@@ -98,16 +103,20 @@ Mixture mixture(uint32_t seed) {
     ranks.schedule = PipelineSchedule::kInterleaved;
     ranks.chunks = 2;
   }
-  ranks.sequence_parallel = ranks.mesh.tensor_size > 1 && draw.of<int>({0, 1}) == 1;
+  if (kind == "tensor and pipeline") ranks.context_parallel = draw.of<int>({0, 1}) == 1;
+  ranks.sequence_parallel =
+      ranks.mesh.tensor_size > 1 && !ranks.context_parallel && draw.of<int>({0, 1}) == 1;
   mixed.text = fmt::format(
       "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
       "buckets of {} "
       "bytes, "
       "recompute {}, {}{}{}",
       seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size,
-      ranks.sequence_parallel ? " that divides rows" : "", ranks.mesh.pipeline_size, ranks.chunks,
-      static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
-      recompute_policy_name(test.recompute.policy),
+      ranks.sequence_parallel  ? " that divides rows"
+      : ranks.context_parallel ? " that divides rows only"
+                               : "",
+      ranks.mesh.pipeline_size, ranks.chunks, static_cast<int>(ranks.zero_stage),
+      ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes, recompute_policy_name(test.recompute.policy),
       test.optimizer.max_grad_norm > 0 ? "AdamW, clipping" : "SGD", ranks.late ? ", late" : "",
       chunks ? ", loss in chunks" : "");
   return mixed;

@@ -440,6 +440,29 @@ void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                 transfer.rank());
 }
 
+void direct_all_to_all(const Transfer& transfer, std::span<const std::byte> mine,
+                       std::span<std::byte> received) {
+  const int rank = transfer.rank(), size = transfer.size();
+  const size_t block = mine.size() / static_cast<size_t>(size);
+  const auto offset = [&](int of_rank) { return static_cast<size_t>(of_rank) * block; };
+  // Gloo reads the memory of a message that is sent, but declares it as memory that it may write.
+  auto* sent = const_cast<std::byte*>(mine.data());
+  std::vector<std::unique_ptr<TransferBuffer>> incoming, outgoing;
+  for (int distance = 1; distance < size; ++distance) {
+    const int to = modulo(rank + distance, size);
+    const int from = modulo(rank - distance, size);
+    incoming.push_back(std::make_unique<TransferBuffer>(transfer.mesh, transfer.in_mesh(from),
+                                                        received.data(), received.size()));
+    outgoing.push_back(
+        std::make_unique<TransferBuffer>(transfer.mesh, transfer.in_mesh(to), sent, mine.size()));
+    incoming.back()->receive(transfer.slot, offset(from), block);
+    outgoing.back()->send(transfer.slot, offset(to), block);
+  }
+  std::memcpy(received.data() + offset(rank), mine.data() + offset(rank), block);
+  for (const auto& buffer : incoming) buffer->wait_received(transfer.deadline);
+  for (const auto& buffer : outgoing) buffer->wait_sent(transfer.deadline);
+}
+
 void dissemination_barrier(const Transfer& transfer) {
   const int rank = transfer.rank(), size = transfer.size();
   std::byte sent{};

@@ -75,6 +75,9 @@ void ring_all_gather(const Transfer& transfer, std::span<std::byte> all);
 // part_bytes[r] bytes. Initially each rank has only part `rank`.
 void ring_all_gather_parts(const Transfer& transfer, std::span<std::byte> all,
                            std::span<const int64_t> part_bytes);
+// Exchanges one block between every two ranks, all at the same time: `mine` and `received` consist of n blocks of equal size, one per rank.
+void direct_all_to_all(const Transfer& transfer, std::span<const std::byte> mine,
+                       std::span<std::byte> received);
 // A barrier: returns when all ranks have called it, after ceil(log2 n) rounds of messages (Hensgen, Finkel and Manber, 1988).
 void dissemination_barrier(const Transfer& transfer);
 

@@ -52,6 +52,10 @@ class Communicator {
   // Completes `all`, which consists of one part per rank, in the order of the ranks, of part_bytes[r] bytes: this rank has part
   // rank() and receives the others. Parts may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
   virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
+  // Sends block r of `mine` to the rank r, and writes the block that the rank r sends to this rank into block r of `received`. Both consist
+  // of size() blocks of equally many bytes and do not overlap. Requires: the same sizes on each rank. Errors: as all_reduce(). Cost: each
+  // rank sends (n - 1) / n of its bytes.
+  virtual void all_to_all(std::span<const std::byte> mine, std::span<std::byte> received) = 0;
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;
   // Starts to send bytes to the rank `to`, which receives them by receive() with the same size, and returns at once. Only these two

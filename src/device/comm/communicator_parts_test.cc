@@ -80,6 +80,26 @@ TEST_P(Parts, EachRankReceivesAllParts) {
   });
 }
 
+TEST_P(Parts, EachPairOfRanksExchangesABlock) {
+  const int size = GetParam();
+  run_ranks(size, [&](Communicator& ranks) {
+    for (const size_t block : {size_t{0}, size_t{1}, size_t{300}, size_t{2'100'001}}) {
+      const auto byte = [&](int from, int to, size_t i) {
+        return static_cast<std::byte>((i * 7 + static_cast<size_t>(from * 16 + to)) % 251);
+      };
+      Bytes mine, expected, received(block * static_cast<size_t>(size));
+      for (int peer = 0; peer < size; ++peer) {
+        for (size_t i = 0; i < block; ++i) {
+          mine.push_back(byte(ranks.rank(), peer, i));
+          expected.push_back(byte(peer, ranks.rank(), i));
+        }
+      }
+      ranks.all_to_all(mine, received);
+      EXPECT_TRUE(received == expected) << block << " bytes on rank " << ranks.rank();
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Parts, ::testing::Values(1, 2, 3, 4, 8));
 
 // Checks the order of additions in a ring that collectives.h documents: the sums of part r start with the elements of rank r + 1.

@@ -93,6 +93,17 @@ void GlooOperations::all_gather_parts(std::byte* all, std::span<const int64_t> p
   });
 }
 
+void GlooOperations::all_to_all(std::span<const std::byte> mine, std::span<std::byte> received) {
+  PLIMSOLL_CHECK(mine.size() == received.size() && mine.size() % static_cast<size_t>(size()) == 0,
+                 "all_to_all of {} ranks sends and receives one block of equal size per rank, but sends {} "
+                 "bytes and receives {}",
+                 size(), mine.size(), received.size());
+  if (mine.empty()) return;
+  const size_t block = mine.size() / static_cast<size_t>(size());
+  run(fmt::format("all_to_all of {} bytes per pair of ranks", block),
+      [&](const Transfer& transfer) { direct_all_to_all(transfer, mine, received); });
+}
+
 void GlooOperations::barrier() {
   run("barrier", [&](const Transfer& transfer) { dissemination_barrier(transfer); });
 }

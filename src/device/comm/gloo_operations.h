@@ -18,6 +18,7 @@ class GlooOperations : public Communicator {
   void broadcast(std::span<std::byte> bytes, int root) override;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes) override;
+  void all_to_all(std::span<const std::byte> mine, std::span<std::byte> received) override;
   void barrier() override;
 
  protected:

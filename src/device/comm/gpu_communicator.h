@@ -36,6 +36,9 @@ class GpuCommunicator {
   // every type.
   virtual void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
+  // Enqueues one launch in which every rank sends block r of `mine` to the rank r and receives its block into block r of `received`. Both
+  // consist of one block of `block_bytes` per rank and do not overlap. Errors: as all_reduce().
+  virtual void all_to_all(ConstView mine, View received, int64_t block_bytes, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
   // Must be called before results are used: if a rank has failed, operations that waited for it have ended without a result. Errors:

@@ -29,6 +29,8 @@ NcclType nccl_type(DType dtype) {
       return NcclType::kBF16;
     case DType::kF16:
       return NcclType::kF16;
+    case DType::kI32:
+      return NcclType::kI32;
     default:
       break;
   }
@@ -117,6 +119,23 @@ class NcclCommunicator final : public GpuCommunicator {
                                 rank, comm_, stream),
               "ncclBroadcast");
       });
+    }
+    check(library.group_end(), "ncclGroupEnd");
+  }
+
+  void all_to_all(ConstView mine, View received, int64_t block_bytes, CudaStream stream) override {
+    if (block_bytes == 0) return;
+    const std::lock_guard lock(uses_comm_);
+    require_all_ranks();
+    const NcclLibrary& library = nccl();
+    const auto bytes = static_cast<size_t>(block_bytes);
+    const auto* sent = static_cast<const std::byte*>(mine.data);
+    auto* room = static_cast<std::byte*>(received.data);
+    check(library.group_start(), "ncclGroupStart");
+    for (int peer = 0; peer < ranks_.size(); ++peer) {
+      const int64_t offset = peer * block_bytes;
+      check(library.send(sent + offset, bytes, NcclType::kU8, peer, comm_, stream), "ncclSend");
+      check(library.receive(room + offset, bytes, NcclType::kU8, peer, comm_, stream), "ncclRecv");
     }
     check(library.group_end(), "ncclGroupEnd");
   }

@@ -19,7 +19,7 @@ struct NcclState;
 using NcclHandle = NcclState*;
 
 // Values of ncclDataType_t and ncclRedOp_t.
-enum class NcclType : int { kU8 = 1, kF16 = 6, kF32 = 7, kF64 = 8, kBF16 = 9 };
+enum class NcclType : int { kU8 = 1, kI32 = 2, kF16 = 6, kF32 = 7, kF64 = 8, kBF16 = 9 };
 inline constexpr int kNcclSum = 0;
 
 // ncclConfig_t as of release 2.18. NCCL reads as many bytes as the field `size` states, and replaces kUndefined by its defaults and by its

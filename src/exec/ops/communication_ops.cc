@@ -104,6 +104,25 @@ std::vector<DividedTensor> gathered_rows(const BindContext& context) {
            .own = context.input(GatherRowsOp::kX)}};
 }
 
+HeadExchangeArgs head_exchange_args(const BindContext& context) {
+  const AxisConnections& connections = context.connections();
+  const Attributes& attributes = context.attributes();
+  const ConstView x = context.input(ExchangeHeadsOp::kX);
+  const int64_t ranks = attributes.integer("ranks"), width = dtype_bytes(x.dtype);
+  const auto share = [&](std::string_view part) { return attributes.integer(part) / ranks * width; };
+  const bool to_heads = ExchangeHeadsOp::is_to_heads(attributes);
+  return {.communicator = connections.ranks,
+          .gpus = connections.gpus,
+          .peers = connections.peers,
+          .direction = to_heads ? HeadExchange::kToHeads : HeadExchange::kToRows,
+          .x = x,
+          .y = context.output(ExchangeHeadsOp::kY),
+          .rows = to_heads ? context.input_size(ExchangeHeadsOp::kX, 0)
+                           : context.output_size(ExchangeHeadsOp::kY, 0),
+          .share_bytes = {share("first"), share("others"), share("others")},
+          .scratch = context.scratch()};
+}
+
 SendArgs send_args(const BindContext& context) {
   const AxisConnections& connections = context.connections();
   return {.communicator = connections.ranks,

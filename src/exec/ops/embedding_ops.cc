@@ -7,7 +7,7 @@ namespace plimsoll {
 
 EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context) {
   EmbeddingSumFwdArgs args{.x = context.output(EmbeddingSumOp::kX),
-                           .T = context.bucket().tokens,
+                           .T = context.output_size(EmbeddingSumOp::kX, 0),
                            .C = context.output_size(EmbeddingSumOp::kX, 1)};
   const int stride = context.schema().repeated_inputs(context.view());
   for (int ids = EmbeddingSumOp::kIds; ids < context.view().num_inputs(); ids += stride) {
@@ -29,7 +29,7 @@ EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
   EmbeddingBwdArgs args{.d_x = context.input(EmbeddingBwdOp::kDX),
                         .sorted = context.input(EmbeddingBwdOp::kSorted),
                         .d_table = context.output(EmbeddingBwdOp::kDTable),
-                        .T = context.bucket().tokens,
+                        .T = context.input_size(EmbeddingBwdOp::kDX, 0),
                         .C = context.output_size(EmbeddingBwdOp::kDTable, 1),
                         .V = context.output_size(EmbeddingBwdOp::kDTable, 0),
                         .first_row = context.attributes().integer_or("first_row", 0),
@@ -45,8 +45,9 @@ EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
 }
 
 SortIdsArgs sort_ids_args(const BindContext& context) {
-  SortIdsArgs args{
-      .T = context.bucket().tokens, .V = context.attributes().integer("rows"), .scratch = context.scratch()};
+  SortIdsArgs args{.T = context.input_size(SortIdsOp::kIds, 0),
+                   .V = context.attributes().integer("rows"),
+                   .scratch = context.scratch()};
   for (int i = SortIdsOp::kIds; i < context.view().num_inputs(); ++i) {
     const auto list = static_cast<size_t>(args.num_lists++);
     PLIMSOLL_CHECK(list < args.ids.size());
@@ -72,7 +73,7 @@ RopeTableArgs rope_table_args(const BindContext& context) {
   return {.positions = context.input(RopeTableOp::kPositions),
           .cu_seqlens = context.input(RopeTableOp::kCuSeqlens),
           .table = context.output(RopeTableOp::kTable),
-          .T = context.bucket().tokens,
+          .T = context.input_size(RopeTableOp::kPositions, 0),
           .B = context.bucket().sequences,
           .D = dim,
           .frequencies = rope_frequencies(parse_rope_text(context.attributes().word("rope")), dim)};

@@ -12,6 +12,7 @@
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/paged_attention.h"
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/head_exchange.h"
 #include "kernels/communication/message.h"
 #include "kernels/communication/reduce_scatter.h"
 #include "kernels/element_wise/activation.h"
@@ -111,6 +112,7 @@ std::vector<ReducedTensor> reduced_tensors(const BindContext& context);
 RankSlicesArgs rank_slices_args(const BindContext& context);
 std::vector<DividedTensor> divided_tensors(const BindContext& context);
 std::vector<DividedTensor> gathered_rows(const BindContext& context);
+HeadExchangeArgs head_exchange_args(const BindContext& context);
 SendArgs send_args(const BindContext& context);
 ReceiveArgs receive_args(const BindContext& context);
 

@@ -76,6 +76,15 @@ ValueId Graph::add_named(std::string name, const ValueType& type, Storage storag
   return ValueId{id};
 }
 
+ValueId Graph::newest(ValueId id) const {
+  for (uint32_t i = 0; id != kNoValue && i < values_.size(); ++i) {
+    if (values_[i].version_of != id) continue;
+    id = ValueId{i};
+    i = 0;
+  }
+  return id;
+}
+
 ValueId Graph::add_input(std::string_view name, ValueType type, const InputRule& rule) {
   const ValueId id = add_value(name, type, Storage::kInput);
   value(id).input = rule;

@@ -72,8 +72,11 @@ std::string_view storage_name(Storage storage);
 enum class InputSource : uint8_t {
   kBatch,         // written with each batch: the batch's tensor with the name of the input
   kNumSequences,  // written with each batch: its number of sequences
-  kDenominator,   // written with each batch: the number by which the sum of losses is divided
-  kRandom,        // written with each batch: the seed and the number of the micro-batch
+  // Written with each batch: the starts of its sequences and its number of tokens ("cu_seqlens"), counted among the rows of this rank if the
+  // ranks of a group divide the rows. Positions before the rank's first row become 0, and those after its last row its number of rows.
+  kOwnStarts,
+  kDenominator,  // written with each batch: the number by which the sum of losses is divided
+  kRandom,       // written with each batch: the seed and the number of the micro-batch
   // Written with each batch: 1 if its gradients are added to those of earlier micro-batches, else 0.
   kAccumulate,
   kLearningRate,  // written before each update
@@ -206,6 +209,8 @@ class Graph {
 
   // Returns the value of that name, or kNoValue.
   ValueId find(std::string_view name) const;
+  // Returns the newest version of a value: the value whose bytes no other value takes over. Cost: a pass over the values per version.
+  ValueId newest(ValueId id) const;
   ValueId input(std::string_view name) const { return required(name, Storage::kInput); }
   // Returns a name that is not taken: the stem, or the stem with a number.
   std::string unique_name(std::string_view stem);

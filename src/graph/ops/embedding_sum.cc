@@ -29,12 +29,14 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
 
   std::vector<ValueType> output_types(const OpView& op) const override {
     const Shape& first = op.in_shape(kTable);
+    const Dim& rows = op.in_shape(kIds)[0];
     for (int i = 1; i + 1 < op.num_inputs(); i += 2) {
-      expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{kDimT}}, op, "ids i32[T]");
+      expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{rows}} && rows.whole() == kDimT, op,
+                      "ids i32[T]");
       expect_operands(op.in_shape(i + 1).rank() == 2 && op.in_shape(i + 1)[1] == first[1], op,
                       "tables of one width");
     }
-    return {{stated_dtype(op, op.input(kTable).type.dtype), Shape{kDimT, first[1]}}};
+    return {{stated_dtype(op, op.input(kTable).type.dtype), Shape{rows, first[1]}}};
   }
 
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -113,9 +115,9 @@ class EmbeddingBwd final : public OpSchema, private EmbeddingBwdOp {
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
   std::vector<ValueType> output_types(const OpView& op) const override {
-    expect_operands(
-        op.input(kSorted).type == ValueType{DType::kI32, Shape{kDimT, 2}} && op.in_shape(kDX).rank() == 2, op,
-        "sorted i32[T,2], d_x[T,C], into, flag");
+    expect_operands(op.in_shape(kDX).rank() == 2 && op.in_shape(kDX).has_token_rows() &&
+                        op.input(kSorted).type == ValueType{DType::kI32, Shape{op.in_shape(kDX)[0], 2}},
+                    op, "sorted i32[T,2], d_x[T,C], into, flag");
     return {{stated_dtype(op, op.input(kDX).type.dtype),
              Shape{op.attributes().integer("rows"), op.in_shape(kDX)[1]}}};
   }

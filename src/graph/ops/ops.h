@@ -380,6 +380,14 @@ struct OwnRowsOp {
   enum In { kX };
   enum Out { kY };
 };
+struct ExchangeHeadsOp {
+  enum In { kX };
+  enum Out { kY };
+  static bool is_to_heads(const Attributes& attributes) { return attributes.word("to") == "heads"; }
+};
+// Returns the attributes of an exchange between the rows of each rank and the heads of each rank. The columns of a row are `first` columns of
+// queries, and then `others` columns each of keys and of values.
+Attributes exchange_heads_attributes(int64_t ranks, int64_t first, int64_t others, bool to_heads);
 // Tells how the gradients that the ranks compute for gathered rows are related: kPart if the gradient is the sum of the ranks' results,
 // kWhole if every rank computes the whole gradient.
 enum class RowGradient : uint8_t { kPart, kWhole };
@@ -423,6 +431,7 @@ const OpSchema& first_token_bwd_op();
 inline bool reads_last_token(const Attributes& attributes) {
   return attributes.integer_or("last", 0) != 0;
 }
+const OpSchema& exchange_heads_op();
 const OpSchema& gather_rows_op();
 const OpSchema& gelu_op();
 const OpSchema& gelu_bwd_op();

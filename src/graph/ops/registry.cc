@@ -42,6 +42,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &first_token_op(),
                                       &first_token_attention_op(),
                                       &first_token_bwd_op(),
+                                      &exchange_heads_op(),
                                       &gather_rows_op(),
                                       &gelu_op(),
                                       &gelu_bwd_op(),

@@ -20,10 +20,11 @@ class RopeTable final : public OpSchema, private RopeTableOp {
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t dim = op.attributes().integer("dim");
-    expect_operands(op.input(kPositions).type == ValueType{DType::kI32, Shape{kDimT}} && dim > 0 &&
-                        dim % 2 == 0 && dim <= kMaxRopeDim,
+    const Dim& rows = op.in_shape(kPositions)[0];
+    expect_operands(op.input(kPositions).type == ValueType{DType::kI32, Shape{rows}} &&
+                        rows.whole() == kDimT && dim > 0 && dim % 2 == 0 && dim <= kMaxRopeDim,
                     op, "positions i32[T], cu_seqlens[B+1], an even dim");
-    return {{stated_dtype(op, DType::kF32), Shape{kDimT, dim}}};
+    return {{stated_dtype(op, DType::kF32), Shape{rows, dim}}};
   }
   // A sine and a cosine in double take about 50 operations.
   double flops(const OpView& op, const Bucket& bucket) const override {

@@ -16,10 +16,12 @@ class SortIds final : public OpSchema, private SortIdsOp {
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
   std::vector<ValueType> output_types(const OpView& op) const override {
+    const Dim& rows = op.in_shape(kIds)[0];
     for (int i = 1; i < op.num_inputs(); ++i) {
-      expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{kDimT}}, op, "ids i32[T]");
+      expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{rows}} && rows.whole() == kDimT, op,
+                      "ids i32[T]");
     }
-    return std::vector<ValueType>(static_cast<size_t>(op.num_inputs() - 1), {DType::kI32, Shape{kDimT, 2}});
+    return std::vector<ValueType>(static_cast<size_t>(op.num_inputs() - 1), {DType::kI32, Shape{rows, 2}});
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {

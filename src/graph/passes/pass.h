@@ -130,6 +130,9 @@ Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
 // Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
 Pass sequence_parallel_pass(int64_t ranks);
+// context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and have whole weights. Requires: the number of ranks
+// divides the tokens of every bucket, the heads, and the heads of keys and values; tensor_parallel has not run.
+Pass context_parallel_pass(int64_t ranks);
 // row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has not
 // run yet.
 Pass row_gradients_pass(int64_t ranks);
@@ -223,6 +226,9 @@ Pass accumulate_pass();
 // at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
 // the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
+// reduce_gradients_pass.cc: sums the gradients that ranks have computed from their own rows, in the same way. Requires: context_parallel has
+// run for the same number of ranks; reduce_gradients and shard_states run later.
+Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 struct ShardOptions {

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/row_parts.h"
 
 namespace plimsoll {
 namespace {
@@ -19,19 +21,14 @@ struct GradientBucket {
 
 class GradientReduction {
  public:
-  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes)
-      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes) {}
+  // `axis`: kData for all gradients, because the ranks read different batches; kTensor for those that each rank computed from its own rows.
+  GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes, MeshAxis axis)
+      : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes), axis_(axis) {}
 
   void run() {
     num_values_ = graph_.values().size();
     sum_of_.assign(num_values_, kNoValue);
     std::vector<Op> old_ops = graph_.ops();
-    // The pass row_gradients has replaced these gradients by sums over a tensor-parallel group.
-    std::vector<bool> is_replaced(num_values_, false);
-    for (const Op& op : old_ops) {
-      if (op.def != &all_reduce_op()) continue;
-      for (const ValueId id : op.inputs) is_replaced[index_of(id)] = true;
-    }
     for (Op& op : old_ops) {
       if (op.segment == Segment::kOptimizer) reduce_open();
       for (const ValueId id : op.inputs) {
@@ -42,11 +39,11 @@ class GradientReduction {
       }
       const ValueIds outputs = op.outputs;
       for (const ValueId id : outputs) {
-        if (id != kNoValue && !is_replaced[index_of(id)] && fills_a_bucket(id)) reduce_bucket_of(id);
+        if (id != kNoValue && fills_a_bucket(id)) reduce_bucket_of(id);
       }
       ops_.push_back(std::move(op));
       for (const ValueId id : outputs) {
-        if (id != kNoValue && graph_.value(id).is_parameter_gradient && !is_replaced[index_of(id)]) add(id);
+        if (id != kNoValue && is_summed(id)) add(id);
       }
     }
     reduce_open();
@@ -55,6 +52,11 @@ class GradientReduction {
 
  private:
   using BucketKind = std::pair<DType, Complete>;
+
+  bool is_summed(ValueId id) const {
+    return graph_.value(id).is_parameter_gradient &&
+           (axis_ == MeshAxis::kData || is_part_of_rows(graph_, id));
+  }
 
   bool has_sum(ValueId id) const {
     return id != kNoValue && index_of(id) < num_values_ && sum_of_[index_of(id)] != kNoValue;
@@ -70,8 +72,7 @@ class GradientReduction {
   // Returns true for a large gradient, which is summed alone so that the gradients before it do not wait for it.
   bool fills_a_bucket(ValueId id) const {
     const Value& value = graph_.value(id);
-    return value.is_parameter_gradient && kind_of(id).second == Complete::kInMicroBatch &&
-           value.bytes({}) >= bucket_bytes_;
+    return kind_of(id).second == Complete::kInMicroBatch && value.bytes({}) >= bucket_bytes_ && is_summed(id);
   }
   void reduce_bucket_of(ValueId gradient) {
     GradientBucket& bucket = open_[kind_of(gradient)];
@@ -84,7 +85,11 @@ class GradientReduction {
         !value.type.shape.has_token_rows(),
         "only the gradient of a weight can be summed over the ranks, but '{}' has one row per token",
         value.name);
-    const ValueId sum = graph_.add_value(graph_.unique_name(value.name + ".sum"), value.type, value.storage);
+    const bool is_of_rows = axis_ == MeshAxis::kTensor;
+    const std::string name = value.name + (is_of_rows ? ".of_rows" : ".sum");
+    const ValueId sum = graph_.add_value(graph_.unique_name(name), value.type, value.storage);
+    // Only the sum over the rows is a gradient, which is then summed over the ranks that read other batches.
+    if (is_of_rows) graph_.value(gradient).is_parameter_gradient = false;
     graph_.value(sum).version_of = gradient;
     graph_.value(sum).is_parameter_gradient = true;
     graph_.value(sum).module = value.module;
@@ -131,6 +136,7 @@ class GradientReduction {
     for (const ValueId gradient : bucket.gradients) sums.push_back(sum_of_[index_of(gradient)]);
     Attributes attributes;
     attributes.set("ranks", num_ranks_);
+    set_mesh_axis(attributes, axis_);
     ops_.push_back({.def = &all_reduce_op(),
                     .inputs = bucket.gradients,
                     .outputs = std::move(sums),
@@ -142,6 +148,7 @@ class GradientReduction {
   Graph& graph_;
   int64_t num_ranks_;
   int64_t bucket_bytes_;
+  MeshAxis axis_;
   size_t num_values_ = 0;
   std::vector<ValueId> sum_of_;  // per gradient, its sum over the ranks
   std::map<BucketKind, GradientBucket> open_;
@@ -152,11 +159,23 @@ class GradientReduction {
 }  // namespace
 
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
-  return {.name = "reduce_gradients",
-          .numerics = Numerics::kPreserving,
-          .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
-          .needed_for = "several ranks",
-          .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes).run(); }};
+  return {
+      .name = "reduce_gradients",
+      .numerics = Numerics::kPreserving,
+      .help = "sums gradients over the ranks, several in one exchange, while the backward pass runs",
+      .needed_for = "several ranks",
+      .run = [=](Graph& graph) { GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kData).run(); }};
+}
+
+Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes) {
+  return {
+      .name = "context_gradients",
+      .numerics = Numerics::kChanging,
+      .help = "sums gradients over the ranks that divide rows, several in one exchange, in the backward pass",
+      .needed_for = "--cp_size above 1",
+      .run = [=](Graph& graph) {
+        if (num_ranks > 1) GradientReduction(graph, num_ranks, bucket_bytes, MeshAxis::kTensor).run();
+      }};
 }
 
 }  // namespace plimsoll

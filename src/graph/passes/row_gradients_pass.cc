@@ -10,6 +10,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/row_parts.h"
 
 namespace plimsoll {
 namespace {
@@ -35,30 +36,6 @@ class RowGradients {
   }
 
  private:
-  // Returns true if ops of the backward pass computed a gradient from the rows of this rank only. Between those ops and the update there may
-  // be sums over micro-batches.
-  bool is_part(ValueId id) const {
-    if (id == kNoValue || graph_.value(id).producer == kNoOp) return false;
-    const Op& op = graph_.op(graph_.value(id).producer);
-    if (schema_of(op).is_communication()) {
-      const auto at = std::ranges::find(op.outputs, id) - op.outputs.begin();
-      return is_part(op.inputs[static_cast<size_t>(at)]);
-    }
-    const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
-    int parts = 0, wholes = 0;
-    for (const ValueId input : op.inputs) {
-      // The sum over earlier micro-batches is in a persistent buffer, which no op of this program produces. It is skipped.
-      if (input == kNoValue || (is_sum && graph_.value(input).producer == kNoOp)) continue;
-      const bool part = is_sum ? is_part(input) : graph_.value(input).type.shape.row_ranks() > 1;
-      ++(part ? parts : wholes);
-    }
-    PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
-                   "the gradient '{}' adds one that this rank computed from its own rows to one that it "
-                   "computed from all rows",
-                   graph_.value(id).name);
-    return parts > 0;
-  }
-
   // Appends an op that sums the gradients which each rank computed from its own rows. It comes before the first op of the update. Gradients
   // of one type are summed by one op.
   void sum_parts(const std::vector<Op>& ops, const Op& like) {
@@ -68,10 +45,12 @@ class RowGradients {
       for (const ValueId id : op.inputs) {
         if (id == kNoValue || !graph_.value(id).is_parameter_gradient || sum_of_[index_of(id)] != kNoValue)
           continue;
-        if (!is_part(id)) continue;
+        if (!is_part_of_rows(graph_, id)) continue;
         const Value value = graph_.value(id);
         const ValueId sum =
             graph_.add_value(graph_.unique_name(value.name + ".of_rows"), value.type, value.storage);
+        // Only the sum is a gradient from here on, which data-parallel ranks then sum over batches.
+        graph_.value(id).is_parameter_gradient = false;
         graph_.value(sum).version_of = id;
         graph_.value(sum).module = value.module;
         graph_.value(sum).is_parameter_gradient = true;

@@ -150,6 +150,7 @@ inline constexpr DTypeSet kF64{1u << static_cast<uint32_t>(DType::kF64)};
 inline constexpr DTypeSet kF32{1u << static_cast<uint32_t>(DType::kF32)};
 inline constexpr DTypeSet kBF16{1u << static_cast<uint32_t>(DType::kBF16)};
 inline constexpr DTypeSet kF16{1u << static_cast<uint32_t>(DType::kF16)};
+inline constexpr DTypeSet kI32{1u << static_cast<uint32_t>(DType::kI32)};
 Support any_problem(const Problem& problem);
 int64_t no_scratch(const Problem& problem);
 }  // namespace catalog_rows

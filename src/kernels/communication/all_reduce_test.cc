@@ -106,6 +106,27 @@ TEST(AllReduce, SumsTheTensorsOfAllRanks) {
   }
 }
 
+// Counts are added exactly.
+TEST(AllReduce, SumsIntegers) {
+  for (const int num_ranks : {1, 2, 3}) {
+    const AllReduceProblem problem{.ranks = num_ranks, .largest_bytes = 8};
+    const auto check = [&](const auto& kernel, int64_t scratch_bytes) {
+      testing::run_on_ranks(num_ranks, [&](Communicator& ranks) {
+        std::vector<int32_t> counts{16'777'217, -3 * ranks.rank()};
+        const std::vector<ReducedTensor> tensors{{.data = {counts.data(), DType::kI32}, .count = 2}};
+        std::vector<std::byte> scratch(static_cast<size_t>(scratch_bytes));
+        kernel({.communicator = &ranks, .tensors = tensors, .scratch = {scratch.data(), DType::kU8}});
+        EXPECT_EQ(counts,
+                  (std::vector<int32_t>{num_ranks * 16'777'217, -3 * num_ranks * (num_ranks - 1) / 2}));
+      });
+    };
+    check(all_reduce_ref, catalog_rows::all_reduce_ref_scratch(problem));
+    FastRows(all_reduce_ref).for_each_on_best_target(DType::kI32, problem, [&](const auto& kernel) {
+      check(kernel, kernel.scratch_bytes());
+    });
+  }
+}
+
 // The slices of all ranks together must cover the whole tensor, and the copies of the other ranks' slices must fit into the scratch memory.
 TEST(AllReduce, SlicesCoverATensor) {
   for (const int64_t count : {16'384, 16'385, 30'522 * 1024, 1'000'003}) {

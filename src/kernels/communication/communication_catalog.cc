@@ -48,5 +48,9 @@ int64_t all_reduce_ref_scratch(const AllReduceProblem& problem) {
   return problem.ranks * problem.largest_bytes;
 }
 
+int64_t head_exchange_scratch(const AllReduceProblem& problem) {
+  return problem.largest_bytes;
+}
+
 }  // namespace catalog_rows
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// The kernel problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h and
-// reduce_scatter.h. Thread-safe: pure functions.
+// The kernel problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h,
+// reduce_scatter.h and head_exchange.h. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The kernel problem of all_reduce, reduce_scatter and all_gather.
+// The kernel problem of all_reduce, reduce_scatter, all_gather and head_exchange.
 struct AllReduceProblem {
   int64_t ranks = 1;
   int64_t largest_bytes = 0;  // number of bytes of the largest tensor
@@ -37,6 +37,7 @@ Support nccl_support(const AllReduceProblem& problem);
 int64_t all_reduce_cuda_peers_scratch(const AllReduceProblem& problem);
 int64_t all_reduce_cpu_scratch(const AllReduceProblem& problem);
 int64_t all_reduce_ref_scratch(const AllReduceProblem& problem);
+int64_t head_exchange_scratch(const AllReduceProblem& problem);
 }  // namespace catalog_rows
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 // Lists the rows of the kernel catalog whose implementations the tests of this executable run (tests/support/kernel_rows.h).
 #include "kernels/communication/all_reduce.h"
+#include "kernels/communication/head_exchange.h"
 #include "kernels/communication/message.h"
 #include "kernels/communication/reduce_scatter.h"
 #include "tests/support/kernel_rows.h"

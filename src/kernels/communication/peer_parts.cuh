@@ -59,6 +59,11 @@ struct Accumulator<double> {
   using Type = double;
 };
 
+template <>
+struct Accumulator<int32_t> {
+  using Type = int32_t;
+};
+
 template <typename T>
 struct alignas(16) Vector {
   static constexpr int kSize = 16 / sizeof(T);
@@ -204,6 +209,8 @@ void with_summed_type(DType dtype, const Work& work) {
       return work(__nv_bfloat16{});
     case DType::kF16:
       return work(__half{});
+    case DType::kI32:
+      return work(int32_t{});
     default:
       break;
   }

@@ -40,6 +40,11 @@ int64_t nodes_of(const OpView& view) {
   if (view.op.def == &send_op() || view.op.def == &receive_op()) return 3;
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
   if (maps_peers(view.op.attributes)) {
+    // An exchange of heads copies up to three rectangles from every rank, and waits for the other ranks twice.
+    if (view.op.def == &exchange_heads_op()) {
+      const int64_t parts = view.op.attributes.integer("others") > 0 ? 3 : 1;
+      return parts * view.op.attributes.integer("ranks") + 6;
+    }
     // In a collective operation, each rank copies a slice of every tensor from every other rank; all_reduce does so twice. For
     // all_gather, the rank also copies its own slice, which is in separate memory. The remaining nodes wait for the other ranks, two or
     // three times, and add the slices.

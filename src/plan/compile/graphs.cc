@@ -146,6 +146,7 @@ PipelineDivision division_of(const PlanRequest& request) {
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.ranks.divides_rows()) passes.run(graph, sequence_parallel_pass(request.ranks.tensor_size));
+  if (request.ranks.divides_context()) passes.run(graph, context_parallel_pass(request.ranks.tensor_size));
   if (request.precision.activation_dtype)
     passes.run(graph, precision_pass(*request.precision.activation_dtype));
   if (request.ranks.pipeline_size > 1) passes.run(graph, pipeline_stage_pass(division_of(request)));
@@ -175,7 +176,7 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
 
 // Divides layers and vocabulary among the ranks of a tensor-parallel group.
 void divide_layers(Graph& graph, const PlanRequest& request, PassManager& passes) {
-  if (request.ranks.tensor_size == 1) return;
+  if (!request.ranks.divides_layers()) return;
   passes.run(graph,
              tensor_parallel_pass(request.ranks.tensor_size,
                                   request.model.outputs_logits ? DividedHeads::kNo : DividedHeads::kYes));
@@ -349,7 +350,7 @@ void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, 
 
 // Returns the loss and the gradient at which the backward pass starts, which is 1 or, with loss scaling, the loss scale.
 BackwardSeed seed_of_loss(Graph& graph, ValueId loss_scale) {
-  const ValueId loss = graph.find("loss");
+  const ValueId loss = graph.newest(graph.find("loss"));
   if (loss_scale != kNoValue) return {.value = loss, .gradient = loss_scale};
   graph.set_current_module(graph.op(graph.value(loss).producer).module);
   return {.value = loss, .gradient = emit(graph, fill_op(), {loss}, {{"value", 1.0}}, "d_loss")};
@@ -369,7 +370,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   // rows.
   constexpr bool kZeroTail = true;
   if (ranks.is_last_stage() && ranks.chunks == 1) {
-    gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale);
+    gradients = add_backward(graph, graph.newest(graph.find("loss")), wanted, loss_scale);
   } else {
     std::vector<BackwardSeed> seeds;
     graph.set_segment(Segment::kBackward);
@@ -584,9 +585,9 @@ GradientGraph begin_gradients(const PlanRequest& request) {
   // Multiplying the loss by a scale keeps small gradients from being rounded to zero in fp16.
   if (request.precision.activation_dtype == DType::kF16) begun.loss_scale = declare_loss_scale(graph);
   const ValueId scale = begun.loss_scale.scale;
-  const std::vector<ValueId> gradients = is_pipelined
-                                             ? add_stage_backward(graph, request, wanted, scale)
-                                             : add_backward(graph, graph.find("loss"), wanted, scale);
+  const std::vector<ValueId> gradients =
+      is_pipelined ? add_stage_backward(graph, request, wanted, scale)
+                   : add_backward(graph, graph.newest(graph.find("loss")), wanted, scale);
   begun.shared_by_ends = names_in_updates(graph, parameters, begun.shared_by_ends);
   for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
   begun.parameters = std::move(parameters);
@@ -615,10 +616,12 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
   if (request.precision.fp8) passes.run(graph, fp8_products_pass(fp8_choice(gradients.weights, request)));
   if (request.ranks.divides_rows()) passes.run(graph, row_gradients_pass(request.ranks.tensor_size));
+  if (request.ranks.divides_context())
+    passes.run(graph, context_gradients_pass(request.ranks.tensor_size, request.ranks.bucket_bytes));
   if (request.ranks.data_size() > 1)
     passes.run(graph, reduce_gradients_pass(request.ranks.data_size(), request.ranks.bucket_bytes));
   if (divides(request, ZeroStage::kStates)) passes.run(graph, shard_states_pass(shard_options(request)));
-  if (request.ranks.tensor_size > 1) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
+  if (request.ranks.divides_layers()) passes.run(graph, tensor_states_pass(request.ranks.tensor_size));
   if (request.ranks.pipeline_size > 1)
     passes.run(graph, pipeline_states_pass(division_of(request), std::move(gradients.shared_by_ends)));
   ProgramPlan program{

@@ -159,6 +159,9 @@ struct RankOptions {
   // the rows of activations (Korthikanti et al., arXiv 2205.05198). Requires: without effect if tensor_size is 1; otherwise the tokens of
   // every batch are multiples of row_multiple().
   bool sequence_parallel = false;
+  // The ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows for heads (Jacobs et
+  // al., arXiv 2309.14509). Requires: without effect if tensor_size is 1; otherwise as for sequence_parallel, which is then false.
+  bool context_parallel = false;
   // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
   // number of layers.
   int64_t pipeline_size = 1;
@@ -189,10 +192,14 @@ struct RankOptions {
 
   // Returns the number of groups of ranks that read different batches.
   int64_t data_size() const { return count / (tensor_size * pipeline_size); }
-  bool divides_rows() const { return sequence_parallel && tensor_size > 1; }
+  // True if the ranks of a group divide only the rows of activations, and have whole weights.
+  bool divides_context() const { return context_parallel && tensor_size > 1; }
+  bool divides_layers() const { return tensor_size > 1 && !context_parallel; }
+  // True if the ranks that divide the layers also divide rows.
+  bool divides_rows() const { return sequence_parallel && divides_layers(); }
   // The tokens of a bucket are rounded up to a multiple of this number, so that each rank gets the same number of rows, a multiple of 8.
   // Its part then begins at a multiple of 16 bytes, and at the start of a block of random numbers.
-  int64_t row_multiple() const { return divides_rows() ? 8 * tensor_size : 1; }
+  int64_t row_multiple() const { return divides_rows() || divides_context() ? 8 * tensor_size : 1; }
   bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
   int64_t num_chunks_of_model() const { return pipeline_size * chunks; }
   bool is_last_stage() const { return stage + 1 == pipeline_size; }

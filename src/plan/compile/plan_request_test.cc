@@ -76,6 +76,7 @@ constexpr FieldChange kChanges[] = {
     {"generation.sizes", [](PlanRequest& r) { r.generation.sizes.candidates = 1; }},
     {"ranks.count", [](PlanRequest& r) { r.ranks.count = 2; }},
     {"ranks.sequence_parallel", [](PlanRequest& r) { r.ranks.sequence_parallel = true; }},
+    {"ranks.context_parallel", [](PlanRequest& r) { r.ranks.context_parallel = true; }},
     {"ranks.tensor_size", [](PlanRequest& r) { r.ranks.tensor_size = 2; }},
     {"ranks.keeps_gathered", [](PlanRequest& r) { r.ranks.keeps_gathered = true; }},
     {"ranks.pipeline_size", [](PlanRequest& r) { r.ranks.pipeline_size = 2; }},

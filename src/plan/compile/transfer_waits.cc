@@ -30,7 +30,9 @@ bool uses_disk(const Graph& graph, uint32_t position) {
 // Returns the collective operation of an op on the communication queue.
 Collective collective_of(const Op& op) {
   if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
-  if (op.def == &all_gather_op() || op.def == &gather_rows_op()) return Collective::kAllGather;
+  // An exchange of heads sends as many bytes as a gather of the same result, and also without a sum.
+  if (op.def == &all_gather_op() || op.def == &gather_rows_op() || op.def == &exchange_heads_op())
+    return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
 }
 

@@ -206,14 +206,21 @@ void require_groups_of_ranks(int64_t ranks, int64_t size, const std::string& set
       settings, ranks, ranks == 1 ? "process" : "processes", parts, size);
 }
 
+// Returns the setting that states the size of a group of ranks that read the same batches.
+std::string_view group_setting(const RankOptions& ranks) {
+  return ranks.context_parallel ? "--cp_size" : "--tp_size";
+}
+
 // Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
 // for a library of another kind of device.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
-  RankOptions ranks{
-      .count = num_ranks(arguments), .tensor_size = arguments.tp_size, .pipeline_size = arguments.pp_size};
+  RankOptions ranks{.count = num_ranks(arguments),
+                    .tensor_size = arguments.tp_size * arguments.cp_size,
+                    .context_parallel = arguments.cp_size > 1,
+                    .pipeline_size = arguments.pp_size};
   const std::string groups = fmt::format("groups of {}", ranks.tensor_size);
   const std::string stages = fmt::format("{} stages", ranks.pipeline_size);
-  const std::string tp = fmt::format("--tp_size {}", ranks.tensor_size);
+  const std::string tp = fmt::format("{} {}", group_setting(ranks), ranks.tensor_size);
   const std::string pp = fmt::format("--pp_size {}", ranks.pipeline_size);
   require_groups_of_ranks(ranks.count, ranks.tensor_size, tp, groups);
   require_groups_of_ranks(ranks.count, ranks.pipeline_size, pp, stages);
@@ -310,15 +317,16 @@ void check_train_batch(const Arguments& arguments, const RankOptions& ranks) {
               "--train_batch_size {}: a step of this run has {} x {} x {} sequences "
               "(--per_device_train_batch_size x --gradient_accumulation_steps x processes{}); {}",
               wanted, batch, steps, groups,
-              std::string(ranks.tensor_size > 1 ? " / --tp_size" : "") +
+              (ranks.tensor_size > 1 ? fmt::format(" / {}", group_setting(ranks)) : std::string()) +
                   (ranks.pipeline_size > 1 ? " / --pp_size" : ""),
               has_steps ? fmt::format("give --gradient_accumulation_steps {}", wanted / groups / batch)
                         : "change one of these numbers");
 }
 
 // Returns the share of tokens for which a run computes logits because they have a label. It is 1 for prediction, which needs the logits
-// of every token.
+// of every token, and for ranks that divide the rows of the logits.
 double label_share_of(const Arguments& arguments, const RunFacts& facts) {
+  if (arguments.cp_size > 1) return 1.0;
   const bool is_masked = task_of(facts.problem_type).labels == LabelKind::kMaskedToken;
   return is_masked && !facts.predicts ? arguments.mlm_probability : 1.0;
 }
@@ -357,6 +365,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
   if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
   check_tensor_parallelism(request);
+  check_context_parallelism(request);
   request.ranks.stage = facts.ranks.stage;
   check_pipeline_parallelism(arguments, request);
   request.update.elements_at_once = facts.thresholds.elements_at_once;

@@ -25,6 +25,8 @@ PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& d
 // Checks tensor parallelism. Errors: kUsage if the layers of the model cannot be divided among the ranks of a tensor-parallel group, or
 // if the results would differ from those of one rank. Settings that exclude each other for every model are checked in exclusions.cc.
 void check_tensor_parallelism(const PlanRequest& request);
+// Checks that ranks can divide the rows of the activations of this run. Errors: kUsage.
+void check_context_parallelism(const PlanRequest& request);
 
 // Checks pipeline parallelism. Errors: kUsage if the model cannot be divided into the requested number of stages.
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request);

@@ -1,4 +1,4 @@
-// Checks the arguments that concern tensor parallelism.
+// Checks the arguments that concern tensor parallelism and context parallelism.
 #include "base/check.h"
 #include "base/optimizer_table.h"
 #include "plan/request/rules.h"
@@ -7,23 +7,25 @@ namespace plimsoll {
 namespace {
 
 // Checks that a size of the model, such as its number of heads, is divisible by the number of ranks.
-void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::string_view key) {
+void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::string_view key,
+                     std::string_view setting = "--tp_size") {
   if (size % ranks == 0) return;
   throw_error(ErrorCode::kUsage,
-              "--tp_size {}: the {} of this model ({} in config.json is {}) cannot be divided among {} "
-              "processes; give a --tp_size that divides {}",
-              ranks, what, key, size, ranks, size);
+              "{} {}: the {} of this model ({} in config.json is {}) cannot be divided among {} "
+              "processes; give a {} that divides {}",
+              setting, ranks, what, key, size, ranks, setting, size);
 }
 
-[[noreturn]] void refuse(int64_t ranks, std::string_view reason, std::string_view remedy) {
-  throw_error(ErrorCode::kUsage, "--tp_size {}: {}; {}, or leave --tp_size out", ranks, reason, remedy);
+[[noreturn]] void refuse(int64_t ranks, std::string_view reason, std::string_view remedy,
+                         std::string_view setting = "--tp_size") {
+  throw_error(ErrorCode::kUsage, "{} {}: {}; {}, or leave {} out", setting, ranks, reason, remedy, setting);
 }
 
 }  // namespace
 
 void check_tensor_parallelism(const PlanRequest& request) {
   const int64_t ranks = request.ranks.tensor_size;
-  if (ranks == 1) return;
+  if (!request.ranks.divides_layers()) return;
   const ModelConfig& config = request.model.config;
   check_divisible(config.num_attention_heads, ranks, "attention heads", "num_attention_heads");
   check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads");
@@ -53,6 +55,20 @@ void check_tensor_parallelism(const PlanRequest& request) {
            "processes",
            "give --bf16, which keeps them in fp32");
   }
+}
+
+void check_context_parallelism(const PlanRequest& request) {
+  constexpr std::string_view kSetting = "--cp_size";
+  if (!request.ranks.divides_context()) return;
+  const int64_t ranks = request.ranks.tensor_size;
+  const ModelConfig& config = request.model.config;
+  check_divisible(config.num_attention_heads, ranks, "attention heads", "num_attention_heads", kSetting);
+  check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads", kSetting);
+  if (request.precision.fp8)
+    refuse(ranks, "this version cannot compute 8-bit matrix products (--fp8) of divided rows", "give --bf16",
+           kSetting);
+  if (request.generation.num_pages > 0)
+    refuse(ranks, "only one process can generate text", "generate in a run of its own", kSetting);
 }
 
 }  // namespace plimsoll

@@ -68,6 +68,7 @@ std::vector<FitShape> splits_of_group(int64_t sequences, int64_t longest) {
 RunSpec with_division(RunSpec run, const RankDivision& division) {
   run.arguments.tp_size = division.tensor_size;
   run.arguments.sequence_parallel = division.sequence_parallel;
+  run.arguments.cp_size = division.context_size;
   run.arguments.pp_size = division.pipeline_size;
   run.arguments.zero_stage = static_cast<int64_t>(division.zero_stage);
   return run;
@@ -78,6 +79,8 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   if (division.tensor_size > 1)
     words.insert(words.end(), {"--tp_size", std::to_string(division.tensor_size)});
   if (division.sequence_parallel) words.insert(words.end(), {"--sequence_parallel", "True"});
+  if (division.context_size > 1)
+    words.insert(words.end(), {"--cp_size", std::to_string(division.context_size)});
   if (division.pipeline_size > 1)
     words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
   if (division.zero_stage != ZeroStage::kNone)
@@ -110,7 +113,7 @@ class DivisionSearch {
 
  private:
   void plan_policies() {
-    const int64_t data_size = question_.ranks / (division_.tensor_size * division_.pipeline_size);
+    const int64_t data_size = question_.ranks / division_.group_size();
     if (question_.effective_batch % data_size != 0) {
       throw_error(ErrorCode::kUsage, "a step of {} cannot be divided among {} of processes",
                   counted(question_.effective_batch, "sequence"), counted(data_size, "group"));
@@ -252,6 +255,20 @@ void add(RankSearch& all, RankSearch part) {
     all.smallest_bytes = part.smallest_bytes;
 }
 
+// Searches with divided tokens, by the fewest ranks with which a sequence fits: if not even one sequence per rank fits without them.
+void try_contexts(const RunSpec& run, const RankQuestion& question, RankDivision division,
+                  const WeightElements& elements, RankSearch& found) {
+  for (int64_t size = 2; size <= question.ranks_per_machine && found.answers.empty(); size *= 2) {
+    division.context_size = size;
+    const bool has_groups =
+        question.ranks_per_machine % size == 0 && question.ranks % division.group_size() == 0;
+    const bool divides_nothing =
+        division.zero_stage != ZeroStage::kNone && question.ranks == division.group_size();
+    if (has_groups && !divides_nothing)
+      add(found, DivisionSearch(run, question, division, elements).search());
+  }
+}
+
 }  // namespace
 
 std::string RankDivision::text() const {
@@ -275,7 +292,8 @@ int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t fr
   const RankOptions& ranks = request.ranks;
   const auto share = [&](ZeroStage stage) {
     const int64_t data = ranks.zero_stage >= stage && !ranks.updates_on_first ? ranks.data_size() : 1;
-    return 1.0 / static_cast<double>(ranks.tensor_size * ranks.pipeline_size * data);
+    const int64_t parts_of_layers = ranks.divides_layers() ? ranks.tensor_size : 1;
+    return 1.0 / static_cast<double>(parts_of_layers * ranks.pipeline_size * data);
   };
   const PrecisionOptions& precision = request.precision;
   const auto whole = static_cast<double>(dtype_bytes(precision.dtype));
@@ -313,6 +331,8 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
     RankDivision division = divisions[i];
     parts[i] = DivisionSearch(silent, question, division, elements).search();
+    if (division.tensor_size == 1 && parts[i].activations_exceed_memory && parts[i].answers.empty())
+      try_contexts(silent, question, division, elements, parts[i]);
     // Sequence parallelism takes more time and less memory, so it is only tried if activations do not fit without it.
     if (division.tensor_size == 1 || !parts[i].activations_exceed_memory) return;
     division.sequence_parallel = true;

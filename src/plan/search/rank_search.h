@@ -24,8 +24,11 @@ struct RankQuestion {
 struct RankDivision {
   int64_t tensor_size = 1;
   bool sequence_parallel = false;  // can be true only if tensor_size is above 1
+  int64_t context_size = 1;        // above 1 only if tensor_size is 1
   int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
+  // Returns the number of ranks that train on the same batches.
+  int64_t group_size() const { return tensor_size * context_size * pipeline_size; }
   // Returns the arguments, such as "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
   std::string text() const;
   friend bool operator==(const RankDivision&, const RankDivision&) = default;

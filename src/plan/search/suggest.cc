@@ -141,7 +141,7 @@ class Search {
   // With tensor parallelism, suggests sequence parallelism.
   void try_divided_rows() {
     const RankOptions& ranks = plan_.request.ranks;
-    if (!plan_.request.train || ranks.tensor_size == 1 || ranks.sequence_parallel) return;
+    if (!plan_.request.train || !ranks.divides_layers() || ranks.sequence_parallel) return;
     Change change(run_, labels_);
     change.use_sequence_parallel();
     if (std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_))

@@ -209,6 +209,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
       {"ranks", request.ranks.count},
       {"tensor_ranks", request.ranks.tensor_size},
       {"sequence_parallel", request.ranks.divides_rows()},
+      {"context_parallel", request.ranks.divides_context()},
       {"pipeline_stages", request.ranks.pipeline_size},
       {"stage", request.ranks.stage},
       {"zero_stage", request.ranks.updates_on_first ? 0 : static_cast<int>(request.ranks.zero_stage)},

@@ -71,12 +71,15 @@ std::string describe_group(const RankOptions& ranks) {
   const std::string_view kinds =
       ranks.divides_rows() ? "tensor and sequence parallelism" : "tensor parallelism";
   if (ranks.pipeline_size > 1 && ranks.tensor_size > 1) {
-    return fmt::format("{} ranks: {} stages of a pipeline, each with {} ranks that divide its layers ({})",
+    return fmt::format("{} ranks: {} stages of a pipeline, each with {} ranks that divide {} ({})",
                        ranks.pipeline_size * ranks.tensor_size, ranks.pipeline_size, ranks.tensor_size,
-                       kinds);
+                       ranks.divides_context() ? "tokens" : "its layers",
+                       ranks.divides_context() ? "context parallelism" : kinds);
   }
   if (ranks.pipeline_size > 1)
     return fmt::format("{} ranks that are the stages of a pipeline", ranks.pipeline_size);
+  if (ranks.divides_context())
+    return fmt::format("{} ranks that divide the tokens (context parallelism)", ranks.tensor_size);
   return fmt::format("{} ranks that divide the layers ({})", ranks.tensor_size, kinds);
 }
 
@@ -352,8 +355,9 @@ std::string describe_named_links(const PlanRequest& request) {
                                                  request.num_machines, links.between)
                                    : fmt::format(", from {}", inside);
   if (request.ranks.tensor_size > 1) {
-    text += fmt::format("; {:.1f} GB/s between ranks that divide the layers",
-                        rank_link(request, MeshAxis::kTensor).gb_per_s);
+    text += fmt::format("; {:.1f} GB/s between ranks that divide {}",
+                        rank_link(request, MeshAxis::kTensor).gb_per_s,
+                        request.ranks.divides_context() ? "tokens" : "the layers");
   }
   return text + ", assumed (--links)";
 }

@@ -27,8 +27,9 @@ std::string split_of(const RankFitRow& row) {
   return fmt::format("{} x {}", row.micro_batch, row.accumulation);
 }
 
-// Formats the size of a tensor-parallel group: "2", or "2s" with sequence parallelism.
+// Formats the size of a tensor-parallel group: "2", or "2s" with sequence parallelism; "c2" for a group that divides tokens (--cp_size).
 std::string tensor_of(const RankFitRow& row) {
+  if (row.context_size > 1) return fmt::format("c{}", row.context_size);
   return fmt::format("{}{}", row.tensor_size, row.sequence_parallel ? "s" : "");
 }
 
@@ -51,6 +52,8 @@ std::string rank_fit_table(const RankFitReport& report, const RankFitContext& co
   for (size_t i = 0; i < report.rows.size(); ++i) text += format_line(i + 1, report.rows[i]);
   if (std::ranges::any_of(report.rows, &RankFitRow::sequence_parallel))
     text += "s: with --sequence_parallel\n";
+  if (std::ranges::any_of(report.rows, [](const RankFitRow& row) { return row.context_size > 1; }))
+    text += "c: --cp_size instead of --tp_size\n";
   text += "\n" + wrapped("links: " + report.links, kRankFitWidth);
   for (const RankFitRefusal& refusal : report.refused)
     text += wrapped(fmt::format("not possible: {}: {}", refusal.choice, refusal.reason), kRankFitWidth);
@@ -74,6 +77,7 @@ std::string rank_fit_json(const RankFitReport& report, const RankFitContext& con
   for (const RankFitRow& row : report.rows) {
     rows.push_back({{"tp_size", row.tensor_size},
                     {"sequence_parallel", row.sequence_parallel},
+                    {"cp_size", row.context_size},
                     {"pp_size", row.pipeline_size},
                     {"data_size", row.data_size},
                     {"zero_stage", row.zero_stage},

@@ -93,6 +93,21 @@ class ThreadCommunicator final : public Communicator {
       }
     });
   }
+  void all_to_all(std::span<const std::byte> mine, std::span<std::byte> received) override {
+    ++num_all_to_alls;
+    const size_t block = mine.size() / shared_.data_.size();
+    exchange(mine, [&] {
+      for (size_t from = 0; from < shared_.data_.size(); ++from) {
+        const auto& sent = shared_.data_[from];
+        PLIMSOLL_CHECK(sent.size() == mine.size(),
+                       "all ranks must send equally many bytes, but one sends {} and another {}", sent.size(),
+                       mine.size());
+        const auto sent_block = sent.subspan(static_cast<size_t>(rank_) * block, block);
+        std::copy(sent_block.begin(), sent_block.end(),
+                  received.begin() + static_cast<std::ptrdiff_t>(from * block));
+      }
+    });
+  }
   void barrier() override { shared_.barrier_.arrive_and_wait(); }
   void send(std::span<const std::byte> bytes, RankChannel to) override {
     const std::lock_guard lock(shared_.mutex_);
@@ -125,6 +140,7 @@ class ThreadCommunicator final : public Communicator {
 
   int num_all_reduces = 0;
   int num_reduce_scatters = 0;
+  int num_all_to_alls = 0;
 
  private:
   // Publishes the data of this rank, and calls `read` while the data of all ranks can be read.

@@ -50,7 +50,7 @@ inline RunSpec run_of(const PlanRequest& request) {
   if (request.chunked_loss == ChunkedLoss::kAuto) arguments.chunked_loss = "auto";
   arguments.nproc_per_node = request.ranks.count / request.num_machines;
   arguments.nnodes = request.num_machines;
-  arguments.tp_size = request.ranks.tensor_size;
+  (request.ranks.context_parallel ? arguments.cp_size : arguments.tp_size) = request.ranks.tensor_size;
   arguments.sequence_parallel = request.ranks.sequence_parallel;
   arguments.pp_size = request.ranks.pipeline_size;
   arguments.zero_stage = static_cast<int64_t>(request.ranks.zero_stage);

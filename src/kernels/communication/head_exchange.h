@@ -1,0 +1,71 @@
+// head_exchange: rearranges a matrix of T rows among N ranks, each of which has T / N rows of all columns on one side, and all rows of
+// 1 / N of the columns on the other side. The columns consist of up to three parts, each of which is divided into N equal shares:
+//
+//   to heads:  x[T/N, C] -> y[T, C/N]   row t of y on rank s = the shares of rank s of row t of the ranks' matrices x
+//   to rows:   x[T, C/N] -> y[T/N, C]   the inverse
+//
+// Shapes: every rank passes the same sizes. Types: any; the kernel copies bytes, so the bits are those of x. Aliasing: x and y do not
+// overlap. Scratch: communication_catalog.h. Repeatable. Cost: each rank sends (N - 1) / N of the bytes of x. Errors: kDevice, as
+// Communicator::all_to_all() and GpuCommunicator::all_to_all().
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/view.h"
+#include "device/comm/communicator.h"
+#include "device/comm/gpu_communicator.h"
+#include "device/cuda/stream.h"
+
+namespace plimsoll {
+
+enum class HeadExchange : uint8_t { kToHeads, kToRows };
+
+struct HeadExchangeArgs {
+  Communicator* communicator = nullptr;  // used on a CPU
+  GpuCommunicator* gpus = nullptr;       // used by head_exchange_cuda_nccl
+  PeerMemory* peers = nullptr;           // used by head_exchange_cuda_peers
+  HeadExchange direction = HeadExchange::kToHeads;
+  ConstView x = {};
+  View y = {};
+  int64_t rows = 0;  // T / N, the rows of a rank
+  std::array<int64_t, 3> share_bytes =
+      {};  // of each part of the columns, the bytes of one rank's share of a row
+  View scratch = {};
+
+  // Returns the bytes of a row on the side that is divided by columns.
+  int64_t narrow_bytes() const { return share_bytes[0] + share_bytes[1] + share_bytes[2]; }
+  // Returns the bytes of the block that two ranks exchange.
+  int64_t block_bytes() const { return rows * narrow_bytes(); }
+};
+
+// A rectangle of bytes that an exchange copies: some bytes of each of the rows of a rank. `narrow`: its first byte in the block of those
+// rows on the side that is divided by columns; `wide`: its first byte on the other side.
+struct ExchangedBytes {
+  int64_t narrow = 0;
+  int64_t wide = 0;
+  int64_t width = 0;
+};
+// Returns the rectangles of the share of this rank; those of empty parts have the width 0.
+inline std::array<ExchangedBytes, 3> exchanged_bytes(const HeadExchangeArgs& args, int of_rank,
+                                                     int num_ranks) {
+  std::array<ExchangedBytes, 3> rectangles;
+  int64_t narrow = 0;
+  for (size_t i = 0; i < rectangles.size(); ++i) {
+    const int64_t width = args.share_bytes[i];
+    rectangles[i] = {.narrow = narrow, .wide = narrow * num_ranks + of_rank * width, .width = width};
+    narrow += width;
+  }
+  return rectangles;
+}
+
+// Copies the shares of all ranks into scratch memory, one block per rank, and exchanges the blocks; or the other way round.
+void head_exchange_cpu(const HeadExchangeArgs& args);
+// Gathers the matrices of all ranks, and copies byte by byte.
+void head_exchange_ref(const HeadExchangeArgs& args);
+// Copy engines copy the rectangles from the memory of the other GPUs to their places. No multiprocessor is used.
+void head_exchange_cuda_peers(const HeadExchangeArgs& args, CudaStream stream);
+// Works like head_exchange_cpu(), with copies on the GPU and one launch of NCCL.
+void head_exchange_cuda_nccl(const HeadExchangeArgs& args, CudaStream stream);
+
+}  // namespace plimsoll
