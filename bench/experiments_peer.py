@@ -94,6 +94,7 @@ WITHOUT_PEER = {
     "nproc_per_node": ("1",),
     "nnodes": ("1",),
     "tp_size": ("1",),
+    "cp_size": ("1",),
     "pp_size": ("1",),
     "problem_type": ("auto", "single_label_classification"),
     "load_in_4bit": ("False",),  # needs a folder with weights, but the rows use random weights

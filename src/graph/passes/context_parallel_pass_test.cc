@@ -41,11 +41,11 @@ TEST(ContextParallel, DividesTheRowsOfAllButAttention) {
   input %rng: i64[2]
   input %labels: i32[T/2]
   input %count: f32[1]
-  input %own_starts: i32[B+1]
   weight %words: f32[24,8]
   weight %qkv: f32[16,8]
   weight %out: f32[8,8]
   weight %classes: f32[3,8]
+  input %own_starts: i32[B+1]
   forward @embeddings
   %x: f32[T/2,8] = embedding_sum(%own_starts, %ids, %words) {padding_id=-1}
   forward @h.0
@@ -60,7 +60,7 @@ TEST(ContextParallel, DividesTheRowsOfAllButAttention) {
   %logits: f32[T,3] !output = gather_rows(%logits.rows) {axis="tensor", block=1, ranks=2, sums_gradient=0}
   %log_p: f32[T/2,3] = log_softmax(%logits.rows)
   %loss: f32[1] !output = nll(%log_p, %labels, %count) {smoothing=0.0}
-  %loss.sum: f32[1] !output into %loss = all_reduce(%loss) {axis="tensor", ranks=2}
+  %loss.sum: f32[1] into %loss !output = all_reduce(%loss) {axis="tensor", ranks=2}
 }
 )");
 }
@@ -77,7 +77,7 @@ TEST(ContextParallel, SumsTheGradientsOfWeights) {
   for (const char* line :
        {"= exchange_heads(%d_o.rows) {axis=\"tensor\", first=8, others=0, ranks=2, to=\"heads\"}",
         "{axis=\"tensor\", first=8, others=4, ranks=2, to=\"rows\"}",
-        "%d_qkv.of_rows: f32[16,8] !gradient into %d_qkv, %d_words.of_rows: f32[24,8] !gradient into "
+        "%d_qkv.of_rows: f32[16,8] into %d_qkv !gradient, %d_words.of_rows: f32[24,8] !gradient into "
         "%d_words = "
         "all_reduce(%d_qkv, %d_words) {axis=\"tensor\", ranks=2}"})
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
@@ -100,7 +100,7 @@ TEST(ContextParallel, ReadsTheRowOfAClassifierFromGatheredRows) {
   for (const char* line : {"%first: f32[B,8] = first_token(%s.gathered, %cu)",
                            "= own_rows(%first_token_bwd) {axis=\"tensor\", block=1, ranks=2}",
                            "%d_classes: f32[3,8] !gradient = ",
-                           "%d_qkv.of_rows: f32[16,8] !gradient into %d_qkv = all_reduce(%d_qkv)"})
+                           "%d_qkv.of_rows: f32[16,8] into %d_qkv !gradient = all_reduce(%d_qkv)"})
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
 }
 

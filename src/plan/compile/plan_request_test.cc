@@ -14,10 +14,10 @@ namespace {
 [[maybe_unused]] void count_fields(const GraphRequest& request) {
   [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes, generation,
                                 ranks] = request;
-  [[maybe_unused]] const auto& [count, tensor_size, sequence_parallel, pipeline_size, stage, schedule, chunks,
-                                first_blocks, zero_stage, updates_on_first, least_divided_elements,
-                                keeps_gathered, bucket_bytes, maps_peers, tensor_maps_peers,
-                                pipeline_maps_peers] = ranks;
+  [[maybe_unused]] const auto& [count, tensor_size, sequence_parallel, context_parallel, pipeline_size, stage,
+                                schedule, chunks, first_blocks, zero_stage, updates_on_first,
+                                least_divided_elements, keeps_gathered, bucket_bytes, maps_peers,
+                                tensor_maps_peers, pipeline_maps_peers] = ranks;
   [[maybe_unused]] const auto& [num_pages, page_size, pages_per_sequence, sizes] = generation;
   [[maybe_unused]] const auto& [config, problem_type, label_smoothing, z_coefficient, label_share,
                                 outputs_logits, freeze, rate_factors, lora] = model;
