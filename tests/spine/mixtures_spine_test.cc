@@ -1,5 +1,5 @@
 // Random mixtures of what ranks can do together: data, tensor and pipeline parallelism, ZeRO, accumulation, sizes of buckets, orders of
-// queues, recomputation, optimizers, clipping, on several architectures. Each makes the steps of one rank, within the bound of the roundings.
+// queues, recomputation, optimizers, clipping, adapters, on several architectures. Each makes the steps of one rank, within the bound of the roundings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,12 +92,14 @@ Mixture mixture(uint32_t seed) {
     ranks.chunks = 2;
   }
   ranks.sequence_parallel = ranks.mesh.tensor_size > 1 && draw.of<int>({0, 1}) == 1;
+  if (draw.of<int>({0, 1, 2}) == 2)
+    test.lora = LoraConfig{.r = 3, .alpha = 8.0, .dropout = 0.2, .target_modules = {"all-linear"}};
   mixed.text = fmt::format(
-      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
+      "mixture {}: {}{}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
       "buckets of {} "
       "bytes, "
       "recompute {}, {}{}{}",
-      seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size,
+      seed, test.model_type, test.lora ? " with adapters" : "", kind, ranks.mesh.size, ranks.mesh.tensor_size,
       ranks.sequence_parallel ? " that divides rows" : "", ranks.mesh.pipeline_size, ranks.chunks,
       static_cast<int>(ranks.zero_stage), ranks.keeps_gathered ? ", kept" : "", ranks.bucket_bytes,
       recompute_policy_name(test.recompute.policy),
@@ -114,8 +116,9 @@ TEST(Mixtures, MakeTheStepsOfOneRank) {
   for (uint32_t seed = 1; seed <= count; ++seed) {
     const Mixture mixed = mixture(seed);
     SCOPED_TRACE(mixed.text);
-    const std::string key =
-        mixed.test.model_type + (mixed.test.optimizer.max_grad_norm > 0 ? " AdamW" : " SGD");
+    const std::string key = mixed.test.model_type +
+                            (mixed.test.optimizer.max_grad_norm > 0 ? " AdamW" : " SGD") +
+                            (mixed.test.lora ? " of adapters" : "");
     auto found = expected.find(key);
     if (found == expected.end()) found = expected.emplace(key, ExpectedSteps(mixed.test, kBatches)).first;
     const std::vector<MeshResult> results = results_of(mixed.test, mixed.ranks, kBatches);
