@@ -7,6 +7,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -236,6 +237,79 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   }
   expect_near(logged_values(several, "loss"), logged_values(one, "loss"), kRelative);
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
+}
+
+// The file of an adapter, which is safetensors in fp32: the length of the header, the header, the numbers of all tensors.
+struct AdapterFile {
+  explicit AdapterFile(const std::string& run) {
+    const std::string bytes = read_file(run + "/adapter_model.safetensors");
+    uint64_t length = 0;
+    if (bytes.size() < sizeof length) return;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    header = bytes.substr(sizeof length, length);
+    values.resize((bytes.size() - sizeof length - header.size()) / sizeof(float));
+    std::memcpy(values.data(), bytes.data() + sizeof length + header.size(), values.size() * sizeof(float));
+  }
+  std::string header;
+  std::vector<float> values;
+};
+
+// Expects the loss, the norm and the adapter of another run. Gradients differ by at most kRelative of the largest one, and reach the
+// weights through the learning rate.
+void expect_same_adapter(const std::string& found, const std::string& wanted) {
+  expect_near(logged_values(found, "loss"), logged_values(wanted, "loss"), kRelative);
+  expect_near(logged_values(found, "grad_norm"), logged_values(wanted, "grad_norm"), kRelative);
+  EXPECT_EQ(read_file(found + "/adapter_config.json"), read_file(wanted + "/adapter_config.json"));
+  const AdapterFile a(found), b(wanted);
+  ASSERT_FALSE(b.values.empty());
+  EXPECT_EQ(a.header, b.header);
+  ASSERT_EQ(a.values.size(), b.values.size());
+  float largest = 0, difference = 0;
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    largest = std::max(largest, std::abs(b.values[i]));
+    difference = std::max(difference, std::abs(a.values[i] - b.values[i]));
+  }
+  EXPECT_LE(difference, kRelative * largest);
+}
+
+// Adapters of layers that the ranks divide, or of the stages of a pipeline: the files are whole, and a run resumes on any mesh.
+TEST(RunOfRanks, TrainsAdaptersLikeOneProcess) {
+  const TestFolder folder("ranks_adapters");
+  const std::string base = write_tiny_base(folder);
+  const auto run = [&](const std::string& name, const Layout& layout, int steps,
+                       std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--lora_r", "4", "--lora_dropout", "0.1", "--lora_target_modules", "all-linear",
+                 "--lr_scheduler_type", "constant", "--optim_args", "momentum=0.9", "--save_steps", "2"});
+    std::vector<std::string> words = words_of(base, folder.path(name), layout, steps, more);
+    std::ranges::replace(words, std::string("--config_name"), std::string("--model_name_or_path"));
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  struct Mesh {
+    std::string name;
+    Layout layout;
+    std::vector<std::string> settings;
+  };
+  std::vector<Mesh> meshes{
+      {"one", {.accumulation = 4}, {}},
+      {"tensor", {.ranks = 2, .accumulation = 4}, tensor_settings(2)},
+      {"rows", {.ranks = 2, .accumulation = 4}, tensor_settings(2, {"--sequence_parallel", "True"})},
+      {"stages", {.ranks = 2, .accumulation = 4}, {"--pp_size", "2"}}};
+  if (!on_gpus())
+    meshes.push_back({"mesh", {.ranks = 4, .accumulation = 4}, tensor_settings(2, {"--pp_size", "2"})});
+  const int steps = 2 * static_cast<int>(meshes.size());
+  for (const Mesh& mesh : meshes) {
+    run(mesh.name, mesh.layout, steps, mesh.settings);
+    expect_same_adapter(folder.path(mesh.name), folder.path("one"));
+  }
+  // Each mesh continues the run of the previous one.
+  for (size_t i = 0; i < meshes.size(); ++i) {
+    std::vector<std::string> more = meshes[i].settings;
+    if (i > 0) more.insert(more.end(), {"--resume_from_checkpoint", "True"});
+    run("any", meshes[i].layout, 2 * static_cast<int>(i + 1), more);
+  }
+  expect_same_adapter(folder.path("any"), folder.path("one"));
 }
 
 // A run with a configuration of DeepSpeed or FSDP equals a run with the settings that the configuration requests, and its

@@ -1,5 +1,5 @@
 // Tests random combinations of everything that ranks can do together: data, tensor and pipeline parallelism,
-// ZeRO, accumulation, bucket sizes, orders of queued ops, recomputation, optimizers and clipping, on several
+// ZeRO, accumulation, bucket sizes, orders of queued ops, recomputation, optimizers, clipping and adapters, on several
 // architectures. Each combination must give the results of one rank, within the bound that rounding permits.
 #include <gtest/gtest.h>
 
@@ -106,12 +106,14 @@ Mixture mixture(uint32_t seed) {
   if (kind == "tensor and pipeline") ranks.context_parallel = draw.of<int>({0, 1}) == 1;
   ranks.sequence_parallel =
       ranks.mesh.tensor_size > 1 && !ranks.context_parallel && draw.of<int>({0, 1}) == 1;
+  if (draw.of<int>({0, 1, 2}) == 2)
+    test.lora = LoraConfig{.r = 3, .alpha = 8.0, .dropout = 0.2, .target_modules = {"all-linear"}};
   mixed.text = fmt::format(
-      "mixture {}: {}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
+      "mixture {}: {}{}, {}, {} ranks, {} per tensor-parallel group{}, {} stages of {} chunks, ZeRO {}{}, "
       "buckets of {} "
       "bytes, "
       "recompute {}, {}{}{}",
-      seed, test.model_type, kind, ranks.mesh.size, ranks.mesh.tensor_size,
+      seed, test.model_type, test.lora ? " with adapters" : "", kind, ranks.mesh.size, ranks.mesh.tensor_size,
       ranks.sequence_parallel  ? " that divides rows"
       : ranks.context_parallel ? " that divides rows only"
                                : "",
@@ -130,8 +132,9 @@ TEST(Mixtures, MakeTheStepsOfOneRank) {
   for (uint32_t seed = 1; seed <= count; ++seed) {
     const Mixture mixed = mixture(seed);
     SCOPED_TRACE(mixed.text);
-    const std::string key =
-        mixed.test.model_type + (mixed.test.optimizer.max_grad_norm > 0 ? " AdamW" : " SGD");
+    const std::string key = mixed.test.model_type +
+                            (mixed.test.optimizer.max_grad_norm > 0 ? " AdamW" : " SGD") +
+                            (mixed.test.lora ? " of adapters" : "");
     auto found = expected.find(key);
     if (found == expected.end()) found = expected.emplace(key, ExpectedSteps(mixed.test, kBatches)).first;
     const std::vector<MeshResult> results = results_of(mixed.test, mixed.ranks, kBatches);

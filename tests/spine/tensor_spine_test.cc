@@ -198,9 +198,8 @@ std::vector<NamedCase> exact_cases() {
   base.model_type = "modernbert";
   base.hidden_act = "gelu";
   base.decoder = {};
-  base.dropout = 0.0;
   base.problem_type = ProblemType::kSingleLabel;
-  cases.push_back({"modernbert", base});
+  cases.push_back({"modernbert, dropout in feed-forward layers", base});
   return cases;
 }
 

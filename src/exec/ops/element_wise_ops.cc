@@ -182,12 +182,19 @@ uint64_t first_random_block(const BindContext& context) {
   return static_cast<uint64_t>(context.communicator(MeshAxis::kTensor).rank() * elements / kBlock);
 }
 DropoutFwdArgs dropout_args(const BindContext& context) {
+  DropoutColumns columns;
+  if (const int64_t ranks = context.attributes().integer_or(kTensorRanks, 1); ranks > 1) {
+    columns.C = context.input_size(DropoutOp::kX, 1);
+    columns.all = ranks * columns.C;
+    columns.first = context.communicator(MeshAxis::kTensor).rank() * columns.C;
+  }
   return {.x = context.input(DropoutOp::kX),
           .y = context.output(DropoutOp::kY),
           .n = context.output_elements(DropoutOp::kY),
           .p = context.attributes().number("p"),
           .where = {.site = static_cast<uint32_t>(context.attributes().integer("site")),
-                    .first_block = first_random_block(context)}};
+                    .first_block = first_random_block(context)},
+          .columns = columns};
 }
 FillArgs fill_args(const BindContext& context) {
   return {.x = context.output(FillOp::kY),

@@ -1,6 +1,9 @@
 // dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element is a function of the element's number (a counter-based
 // generator, base/philox.h). So the op applied to d_y is the gradient, and a recomputed mask is the same mask. Source: Srivastava et al.,
 // JMLR 15 (2014).
+//
+// With {tensor_ranks}, x has this rank's columns of a value whose columns a tensor-parallel group divides into equal parts. The elements
+// have the numbers that they have in the whole value.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -11,6 +11,8 @@
 // of gather_rows, and the products lose the attribute {tensor_ranks}, which would sum them by an all_reduce. Otherwise, as in front of
 // heads, every op computes the whole gradient.
 //
+// An adapter's product with a matrix that every rank has whole also computes T / n rows.
+//
 // A random draw of dropout has the number that the element has in the value of all ranks, which follows from the rows of the type (T/n).
 // The gradients of weights that ops on T / n rows read are parts, which the pass row_gradients sums. The pass runs on a forward graph.
 #include <algorithm>
@@ -50,8 +52,8 @@ class SequenceParallel {
   void find_row_ops() {
     for (const Op& op : graph_.ops()) {
       const OpSchema& schema = schema_of(op);
-      const bool is_of_kind =
-          schema.group() == OpGroup::kElementWise || schema.group() == OpGroup::kNormalization;
+      const bool is_of_kind = schema.group() == OpGroup::kElementWise ||
+                              schema.group() == OpGroup::kNormalization || is_whole_product(op);
       const auto is_divisible = [&](ValueId id) {
         return is_of_tokens(id) && graph_.value(id).storage == Storage::kTransient;
       };
@@ -59,6 +61,12 @@ class SequenceParallel {
                                !op.attributes.has(kTensorRanks) &&
                                std::ranges::all_of(op.outputs, is_divisible));
     }
+  }
+
+  // Returns true for a product in a block of the model with a weight that every rank stores whole: one of the matrices of an adapter.
+  bool is_whole_product(const Op& op) const {
+    return op.def == &matmul_op() && !graph_.value(op.inputs[MatmulOp::kB]).split &&
+           !block_of(graph_.module_name(op.module)).empty();
   }
 
   // Returns true if a value has one row per token of the bucket.

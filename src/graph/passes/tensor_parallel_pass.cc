@@ -13,6 +13,16 @@
 // of a gated unit. So are the columns of v. The weights have the type of the rank's own part (Value::split), and so have the values in
 // between. The bias of v, everything else outside the layers, and what passes between them are whole on every rank.
 //
+// Adapters (models/lora.h) are divided like the weights that they adapt, and add one exchange of r numbers per row and adapter:
+//
+//   y = x w^T + (x a^T) b^T            ->   y_r = x w_r^T + (x a^T) {tensor_ranks} b_r^T           rows of w are divided
+//   y = x w^T + (x a^T) b^T            ->   y = all_reduce(x_r w_r^T) + all_reduce(x_r a_r^T) b^T  columns of w are divided
+//
+// In the first case the gradient of x a^T, in the second case x a^T itself is a sum over the ranks. The gradients of the whole matrices, a
+// or b, therefore have the same bits on every rank, need no sum of their own, and count in the norm as those of other whole weights. The
+// alternative sums the gradients of a and b instead, once per step, and lets the sum of the layer include the adapter; it exchanges r
+// numbers per column or row of w instead of r per token, but needs gradients that differ between ranks until the update.
+//
 // The all_reduce is the operator g of the paper. The operator f, which sums the gradient of x, is part of the gradient of the product
 // that reads x, because of its attribute {tensor_ranks}. The pass runs on a forward graph, before autodiff.
 #include <numeric>
@@ -94,6 +104,14 @@ class TensorParallel {
         divide_heads(op, "second_heads");
         op.attributes.set(kTensorRanks, ranks_);
         id = op.inputs[RmsNormOp::kX];
+      } else if (op.def == &add_op()) {
+        divide_adapter(op.inputs[AddOp::kB], parts, 0);
+        id = op.inputs[AddOp::kA];
+      } else if (op.def == &add_columns_op()) {
+        const int64_t first = op.attributes.integer("first");
+        divide_adapter(op.inputs[AddColumnsOp::kY], parts, first);
+        op.attributes.set("first", share(first, op, "columns before those"));
+        id = op.inputs[AddColumnsOp::kX];
       } else if (op.def == &bias_add_op()) {
         divide_weight(op.inputs[BiasAddOp::kBias], parts, 0);
         id = op.inputs[BiasAddOp::kX];
@@ -106,24 +124,39 @@ class TensorParallel {
     }
   }
 
-  // Divides the columns of the weight of the matrix product that reads this value. The results of this product are then summed over the
-  // ranks.
+  // Divides the rows of the second matrix of an adapter, whose product is added to the columns from `first` on of a value that consists of
+  // `parts`. An adapter spans whole parts.
+  void divide_adapter(ValueId delta, const std::vector<int64_t>& parts, int64_t first) {
+    Op& op = graph_.ops()[index_of(graph_.value(delta).producer)];
+    require_linear(op);
+    const int64_t end = first + graph_.value(op.inputs[MatmulOp::kB]).type.shape[0].offset;
+    std::vector<int64_t> own;
+    int64_t begin = 0;
+    for (const int64_t part : parts) {
+      if (begin >= first && begin + part <= end) own.push_back(part);
+      begin += part;
+    }
+    divide_weight(op.inputs[MatmulOp::kB], std::move(own), 0);
+    op.attributes.set(kTensorRanks, ranks_);
+  }
+
+  // Divides the columns of the weights of the matrix products that read this value: a weight of the layer, and the first matrices of its
+  // adapters. The results of these products are then summed over the ranks. Dropout in between numbers the columns of all ranks.
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
-    PLIMSOLL_CHECK(readers.size() == 1,
-                   "cannot divide '{1}' among the ranks: exactly one op must read it, but {0} ops do",
-                   readers.size(), graph_.value(id).name);
-    const Op& op = graph_.ops()[readers.front()];
-    if (op.def == &dropout_op()) {
-      throw_error(ErrorCode::kUsage,
-                  "--tp_size {}: the model draws dropout between the products of a feed-forward layer, whose "
-                  "columns the ranks would divide; set this probability to 0 in config.json, or leave "
-                  "--tp_size out",
-                  ranks_);
+    PLIMSOLL_CHECK(!readers.empty(), "cannot divide '{}' among the ranks: no op reads it",
+                   graph_.value(id).name);
+    for (const uint32_t reader : readers) {
+      Op& op = graph_.ops()[reader];
+      if (op.def == &dropout_op()) {
+        op.attributes.set(kTensorRanks, ranks_);
+        divide_rows(op.outputs[DropoutOp::kY]);
+        continue;
+      }
+      require_linear(op);
+      divide_weight(op.inputs[MatmulOp::kB], {graph_.value(id).type.shape[1].offset}, 1);
+      sums_[reader] = true;
     }
-    require_linear(op);
-    divide_weight(op.inputs[MatmulOp::kB], {graph_.value(id).type.shape[1].offset}, 1);
-    sums_[readers.front()] = true;
   }
 
   void require_linear(const Op& op) const {

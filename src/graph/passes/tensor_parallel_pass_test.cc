@@ -154,20 +154,71 @@ TEST(TensorParallel, DividesNothingForOneRank) {
             testing::unchanged(kLayer));
 }
 
-// Each rank has only some columns of the value between the two matrix products, but the random draws of dropout are numbered by the columns
-// of the whole value.
-TEST(TensorParallel, RefusesDropoutBetweenTheProducts) {
+// Each rank has only some columns of the value between the two matrix products, and draws the numbers that they have in the whole value.
+TEST(TensorParallel, NumbersTheColumnsOfAllRanks) {
   std::string text = testing::replaced(kLayer, "  input %cu", "  input %rng: i64[2]\n  input %cu");
   text = testing::replaced(text, "  %d: f32[T,4] = matmul(%g,",
                            "  %e: f32[T,6] = dropout(%g, %rng) {p=0.1, site=1}\n  %d: f32[T,4] = matmul(%e,");
-  try {
-    testing::after_pass(text, tensor_parallel_pass(2, DividedHeads::kYes));
-    ADD_FAILURE() << "nothing was refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_TRUE(std::string(error.what()).starts_with("--tp_size 2: the model draws dropout"))
-        << error.what();
-  }
+  const std::string divided =
+      print_graph(testing::after_pass(text, tensor_parallel_pass(2, DividedHeads::kYes)));
+  EXPECT_NE(divided.find("  %e: f32[T,3] = dropout(%g, %rng) {p=0.1, site=1, tensor_ranks=2}\n"
+                         "  %d: f32[T,4] = matmul(%e, %down, _, _, _) {ta=0, tb=1}\n"
+                         "  %d.sum: f32[T,4] into %d = all_reduce(%d)"),
+            std::string::npos)
+      << divided;
+}
+
+// An adapter of the values, one of all three parts of a fused weight, and one of a weight whose columns are divided.
+TEST(TensorParallel, DividesAdapters) {
+  std::string text = testing::replaced(
+      kLayer, "  weight %v:",
+      "  weight %va: f32[2,4]\n  weight %vb: f32[4,2]\n  weight %wa: f32[2,4]\n  weight %wb: f32[12,2]\n"
+      "  weight %oa: f32[2,4]\n  weight %ob: f32[4,2]\n  weight %v:");
+  text = testing::replaced(text, "  %qkv: f32[T,12] = bias_add(%p, %b)\n",
+                           R"(  %q: f32[T,12] = bias_add(%p, %b)
+  %v.low: f32[T,2] = matmul(%x, %va, _, _, _) {ta=0, tb=1}
+  %v.delta: f32[T,4] = matmul(%v.low, %vb, _, _, _) {ta=0, tb=1}
+  %r: f32[T,12] = add_columns(%q, %v.delta) {first=8}
+  %w.low: f32[T,2] = matmul(%x, %wa, _, _, _) {ta=0, tb=1}
+  %w.delta: f32[T,12] = matmul(%w.low, %wb, _, _, _) {ta=0, tb=1}
+  %qkv: f32[T,12] = add(%r, %w.delta)
+)");
+  text = testing::replaced(text, "  %z: f32[T,4] = bias_add(%y, %c)\n",
+                           R"(  %s: f32[T,4] = bias_add(%y, %c)
+  %o.low: f32[T,2] = matmul(%o, %oa, _, _, _) {ta=0, tb=1}
+  %o.delta: f32[T,4] = matmul(%o.low, %ob, _, _, _) {ta=0, tb=1}
+  %z: f32[T,4] = add(%s, %o.delta)
+)");
+  const std::string divided =
+      print_graph(testing::after_pass(text, tensor_parallel_pass(2, DividedHeads::kYes)));
+  EXPECT_NE(divided.find(R"(  weight %va: f32[2,4]
+  weight %vb: f32[2,2] !split=2/8/4x2
+  weight %wa: f32[2,4]
+  weight %wb: f32[6,2] !split=2/8+8+8/12x2
+  weight %oa: f32[2,2] !split=2/4/2x4
+  weight %ob: f32[4,2]
+)"),
+            std::string::npos)
+      << divided;
+  EXPECT_NE(divided.find(R"(  %q: f32[T,6] = bias_add(%p, %b)
+  %v.low: f32[T,2] = matmul(%x, %va, _, _, _) {ta=0, tb=1}
+  %v.delta: f32[T,2] = matmul(%v.low, %vb, _, _, _) {ta=0, tb=1, tensor_ranks=2}
+  %r: f32[T,6] = add_columns(%q, %v.delta) {first=4}
+  %w.low: f32[T,2] = matmul(%x, %wa, _, _, _) {ta=0, tb=1}
+  %w.delta: f32[T,6] = matmul(%w.low, %wb, _, _, _) {ta=0, tb=1, tensor_ranks=2}
+  %qkv: f32[T,6] = add(%r, %w.delta)
+)"),
+            std::string::npos)
+      << divided;
+  EXPECT_NE(divided.find(R"(  %y.sum: f32[T,4] into %y = all_reduce(%y) {axis="tensor", ranks=2}
+  %s: f32[T,4] = bias_add(%y.sum, %c)
+  %o.low: f32[T,2] = matmul(%o, %oa, _, _, _) {ta=0, tb=1}
+  %o.low.sum: f32[T,2] into %o.low = all_reduce(%o.low) {axis="tensor", ranks=2}
+  %o.delta: f32[T,4] = matmul(%o.low.sum, %ob, _, _, _) {ta=0, tb=1}
+  %z: f32[T,4] = add(%s, %o.delta)
+)"),
+            std::string::npos)
+      << divided;
 }
 
 // The gradient and the state of a divided weight are divided in the same way as the weight. Each rank computes the norm from its part of

@@ -2,7 +2,9 @@
 // allocate no memory.
 //
 //   y[i] = x[i] * factor[i], i = row * C + column of the tensor
-//   factor[i] = dropout_scale(p) if random_half(where, i) >= dropout_threshold(p), else 0
+//   factor[i] = dropout_scale(p) if random_half(where, number_of(i)) >= dropout_threshold(p), else 0
+//
+// number_of(i) is i, or the number that the element has in a wider tensor of which x is a range of columns.
 //
 // The gradient is the same function of d_y with the same `where`; the mask is recomputed and never stored. p
 // = 0 copies without drawing. (Srivastava et al., JMLR 15 (2014), section 10, with the scale applied in
@@ -26,12 +28,24 @@
 
 namespace plimsoll {
 
+// The columns of a wider tensor to which the elements belong: C columns of `all`, from `first` on. Without columns (C = 0), the elements are
+// those of the whole tensor.
+struct DropoutColumns {
+  int64_t C = 0;
+  int64_t all = 0;
+  int64_t first = 0;
+
+  // Returns the number of element i in the wider tensor.
+  constexpr int64_t number_of(int64_t i) const { return C == 0 ? i : i / C * all + first + i % C; }
+};
+
 struct DropoutFwdArgs {
   ConstView x;     // shape [n]
   View y;          // shape [n]
   int64_t n = 0;   // number of elements, T * C
   double p = 0.0;  // probability that an element becomes zero
   RandomSite where;
+  DropoutColumns columns = {};
 };
 void dropout_fwd_ref(const DropoutFwdArgs& args);
 void dropout_fwd_cpu(const DropoutFwdArgs& args);

@@ -20,13 +20,15 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void dropout_of(const T* x, T* y, int64_t n, const DropoutSetup& setup) {
+void dropout_of(const T* x, T* y, int64_t n, const DropoutColumns& columns, const DropoutSetup& setup) {
   for_each_chunk(n, [&](int64_t chunk_begin, int64_t chunk_end) HWY_ATTR {
     const F32Tag d;
     alignas(64) float factors[kDropoutFactors];
-    for (int64_t begin = chunk_begin; begin < chunk_end; begin += kDropoutChunk) {
-      const int64_t end = std::min(chunk_end, begin + kDropoutChunk);
-      dropout_factors(setup, begin, end - begin, factors);
+    for (int64_t begin = chunk_begin, end = 0; begin < chunk_end; begin = end) {
+      end = std::min(chunk_end, begin + kDropoutChunk);
+      // The numbers of the elements of a row are contiguous.
+      if (columns.C > 0) end = std::min(end, (begin / columns.C + 1) * columns.C);
+      dropout_factors(setup, columns.number_of(begin), end - begin, factors);
       for_each_vector(d, begin, end, [&](auto access, int64_t i) HWY_ATTR {
         access.store(d, hn::Mul(access.load(d, x + i), access.load(d, factors + (i - begin))), y + i);
       });
@@ -37,7 +39,8 @@ void dropout_of(const T* x, T* y, int64_t n, const DropoutSetup& setup) {
 void dropout_any(const DropoutFwdArgs& args, DType dtype) {
   with_fast_type(dtype, [&](auto type) HWY_ATTR {
     using T = decltype(type);
-    dropout_of(elements<T>(args.x), elements<T>(args.y), args.n, dropout_setup(args.p, args.where));
+    dropout_of(elements<T>(args.x), elements<T>(args.y), args.n, args.columns,
+               dropout_setup(args.p, args.where));
   });
 }
 

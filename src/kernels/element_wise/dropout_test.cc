@@ -69,6 +69,34 @@ TEST(Dropout, APartHasTheMaskOfTheWhole) {
   FastRows(dropout_fwd_ref).for_each(DType::kF32, draw);
 }
 
+// Ranks that divide the columns of a value draw the numbers of the whole value, also if the columns of a rank do not begin at a block of
+// eight numbers.
+TEST(Dropout, ColumnsHaveTheMaskOfTheWhole) {
+  constexpr int64_t kRows = 37;
+  for (const int64_t columns : {1, 3, 4, 8, 12, 24, 300}) {
+    constexpr int64_t kRanks = 3;
+    const int64_t whole = kRanks * columns;
+    GuardedBuffer x("x", DType::kF32, kRows * whole), want("want", DType::kF32, kRows * whole);
+    x.fill(1.0);
+    dropout_fwd_ref({x.view(), want.view(), kRows * whole, 0.3, kSite});
+    const auto draw = [&](const auto& dropout) {
+      for (int64_t first = 0; first < whole; first += columns) {
+        GuardedBuffer y("y", DType::kF32, kRows * columns);
+        dropout({.x = x.view(),
+                 .y = y.view(),
+                 .n = kRows * columns,
+                 .p = 0.3,
+                 .where = kSite,
+                 .columns = {.C = columns, .all = whole, .first = first}});
+        for (int64_t i = 0; i < kRows * columns; ++i)
+          ASSERT_EQ(y.load(i), want.load(i / columns * whole + first + i % columns)) << columns << " " << i;
+      }
+    };
+    draw(dropout_fwd_ref);
+    FastRows(dropout_fwd_ref).for_each(DType::kF32, draw);
+  }
+}
+
 TEST(Dropout, AgreesWithTheReference) {
   for (const RowsAndColumns shape : kernel_shapes()) {
     for (const DType dtype : fast_types()) {

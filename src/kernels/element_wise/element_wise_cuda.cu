@@ -34,13 +34,24 @@ namespace {
 
 struct Drop {
   Dropout dropout;
+  DropoutColumns columns;
   RandomSite site = {};
 
   __device__ void begin() { site = dropout.site(); }
   __device__ bool reads_a() const { return true; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&)[N], int64_t first) const {
-    if (dropout.on) dropout.apply<N>(site, first, x);
+    if (!dropout.on) return;
+    // A run of N elements with neighbouring numbers begins at a multiple of N.
+    if (columns.C % static_cast<int64_t>(kHalvesOfBlock) == 0)
+      return dropout.apply<N>(site, columns.number_of(first), x);
+    int64_t numbers[N];
+    uint32_t words[N][1];
+#pragma unroll
+    for (int i = 0; i < N; ++i) numbers[i] = columns.number_of(first + i);
+    dropout.draw<N, 1>(site, numbers, words);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] *= dropout.factor_of_low(words[i][0]);
   }
 };
 
@@ -50,7 +61,7 @@ struct Drop {
 void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream) {
   constexpr const char* kKernel = "dropout_fwd_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x}, {"y", args.y}});
-  const cuda::Drop drop{cuda::dropout_of(kKernel, args.p, args.where, rng)};
+  const cuda::Drop drop{cuda::dropout_of(kKernel, args.p, args.where, rng), args.columns};
   cuda::with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     cuda::launch_flat<T, T, T>(args.x, {}, args.y, args.n, drop, stream);

@@ -90,7 +90,7 @@ void dropout_fwd_ref(const DropoutFwdArgs& args) {
   const uint32_t threshold = dropout_threshold(args.p);
   const double scale = static_cast<double>(dropout_scale(args.p));
   for (int64_t i = 0; i < args.n; ++i) {
-    const bool kept = random_half(args.where, static_cast<uint64_t>(i)) >= threshold;
+    const bool kept = random_half(args.where, static_cast<uint64_t>(args.columns.number_of(i))) >= threshold;
     args.y.store(i, args.x.load(i) * (kept ? scale : 0.0));
   }
 }

@@ -1,5 +1,8 @@
 // Checks the arguments that concern pipeline parallelism.
+#include <algorithm>
+
 #include "base/check.h"
+#include "models/lora.h"
 #include "plan/request/rules.h"
 
 namespace plimsoll {
@@ -39,6 +42,30 @@ void check_interleaved(const Arguments& arguments, const PlanRequest& request) {
   }
 }
 
+// Every stage makes an update, and sends the gradient of what it has received to the previous stage, which therefore needs weights that it
+// trains. A stage may consist of a single layer.
+void check_adapters_of_stages(const PlanRequest& request) {
+  const int64_t stages = request.ranks.pipeline_size;
+  const ModelConfig& config = request.model.config;
+  const LoraConfig& lora = *request.model.lora;
+  if (lora.base_weights != BaseWeights::kAsLoaded)
+    refuse_pipeline(stages,
+                    "this version cannot load weights in 4 or 8 bits (--load_in_4bit, --load_in_8bit) into a "
+                    "model that is divided into stages",
+                    "load the weights of the model as they are");
+  const std::vector<LoraTarget> targets = lora_targets(model_weights(config), config.model_type, lora);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string number = fmt::format(".{}.", layer);
+    if (std::ranges::any_of(targets, [&](const LoraTarget& target) {
+          return target.module.find(number) != std::string::npos;
+        }))
+      continue;
+    refuse_pipeline(
+        stages, fmt::format("layer {} has no adapter, but each stage needs weights that it trains", layer),
+        "choose modules of every layer (--lora_target_modules, --layers_to_transform, --exclude_modules)");
+  }
+}
+
 }  // namespace
 
 void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& request) {
@@ -61,10 +88,7 @@ void check_pipeline_parallelism(const Arguments& arguments, const PlanRequest& r
                 "--per_device_train_batch_size",
                 steps, stages, kMostMicroBatchesOfPipeline);
   }
-  if (request.model.lora)
-    refuse_pipeline(stages,
-                    "this version cannot train adapters (--lora_r) of a model that is divided into stages",
-                    "train all weights");
+  if (request.model.lora) check_adapters_of_stages(request);
   if (!request.model.freeze.empty())
     refuse_pipeline(stages,
                     "this version cannot freeze weights (--freeze) of a model that is divided into stages",

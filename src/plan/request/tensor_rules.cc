@@ -30,9 +30,11 @@ void check_tensor_parallelism(const PlanRequest& request) {
   check_divisible(config.num_attention_heads, ranks, "attention heads", "num_attention_heads");
   check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads");
   check_divisible(config.intermediate_size, ranks, "columns of feed-forward layers", "intermediate_size");
-  if (request.model.lora)
-    refuse(ranks, "this version cannot train adapters (--lora_r) of layers that are divided among processes",
-           "train all weights");
+  if (request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded)
+    refuse(
+        ranks,
+        "this version cannot divide weights in 4 or 8 bits (--load_in_4bit, --load_in_8bit) among processes",
+        "load the weights of the model as they are");
   if (request.precision.fp8)
     refuse(ranks,
            "this version cannot compute 8-bit matrix products (--fp8) in layers that are divided among "
