@@ -19,10 +19,9 @@ using Json = nlohmann::json;
 // contain sequences of sequences.
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
-// Parses JSON. Numbers get the same values as in Hugging Face's tokenizers. Errors: kBadData if the text is not JSON (the message
-// contains `where`, the line and the column), or if it is nested more deeply than kMaxTokenizerJsonDepth; the limit exists
-// because copying and writing a document is recursive.
-Json parse_json(const std::string& text, const std::string& where);
+// Parses a text of at most kMaxTokenizerFileBytes. Numbers have the values that Hugging Face's tokenizers read. Errors: those of
+// plimsoll::parse_json(), and kBadData for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
+Json parse_tokenizer_text(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:

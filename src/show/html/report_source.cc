@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {
@@ -28,8 +28,8 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     if (line.empty()) continue;
     try {
       history.push_back(parse_log_line(line));
-    } catch (const Json::exception&) {
-      // Ignores an incomplete last line. A run leaves one if it is killed while it writes the log.
+    } catch (const Error&) {
+      // Ignores an incomplete last line, which a run leaves that ends while it writes.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
       throw_error(ErrorCode::kBadData,
                   "{}:{}: this line is not a record of a log; it begins with '{}'. Remove the line, or run "

@@ -8,7 +8,7 @@
 
 #include "plimsoll/training.h"
 
-namespace plimsoll::cli {
+namespace plimsoll {
 
 struct EventReply {
   // The `id` of the event that this line replies to; nothing for requests that the reader sends without being asked.
@@ -26,4 +26,4 @@ EventReply parse_event_reply(const std::string& line);
 // Sets in `control` the requests that are set in `added`.
 void add_requests(const TrainControl& added, TrainControl& control);
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll
