@@ -51,7 +51,8 @@ struct FitRow {
   // Rows with the same number are a tie: the speed of each differs from that of the fastest of them by less than the
   // error of the estimates.
   int tie = 0;
-  bool is_plan_only = false;  // released programs do not support this card, so runs on it can only be planned
+  bool is_plan_only =
+      false;  // true if released programs do not support this card, so that runs on it can only be planned
   // Value of per_device_train_batch_size. 0 if nothing fits; smallest_bytes then states the memory that is needed.
   int64_t micro_batch = 0;
   int64_t accumulation = 0;  // value of gradient_accumulation_steps

@@ -90,7 +90,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
-    // A row contains either measured figures or the reason why it could not be run.
+    // A row contains either measurements or the reason why it could not be run.
     EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
     if (row.at("figures").is_null()) continue;
     ++measured;

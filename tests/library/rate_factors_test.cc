@@ -1,5 +1,6 @@
-// Tests learning rates per group of parameters (--learning_rate_factors): a factor equals another learning rate bit for
-// bit, changes no other parameter, and wrong patterns are refused before the run. Runs on a GPU as well.
+// Tests learning rates per group of parameters (--learning_rate_factors): a factor must give the same bits as a
+// learning rate that is multiplied by it and must not change other parameters, and wrong patterns must be refused
+// before the run. Runs on a GPU as well.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +31,8 @@ std::map<std::string, std::vector<float>> weights_after(Arguments arguments, int
   return weights;
 }
 
-// A factor of 1/2 for all parameters equals half the learning rate, for every optimizer and in train().
+// A factor of 1/2 for all parameters must have the same result as half the learning rate, for every optimizer and in
+// train().
 TEST(RateFactors, OfAllParametersAreTheLearningRate) {
   for (const char* optim :
        {"adamw_torch", "sgd", "adafactor", "lion_32bit", "adagrad", "adamw_8bit", "lion_8bit"}) {

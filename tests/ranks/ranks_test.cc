@@ -252,7 +252,8 @@ TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   with_stage.insert(with_stage.end(), {"--resume_from_checkpoint", "True"});
   const ProcessResult resumed = run("deepspeed", 6, with_stage);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  // The product of batch, accumulation and ranks is checked when the number of ranks is known.
+  // DeepSpeed's train_batch_size must equal the product of batch size, accumulation steps and number of ranks. The run
+  // can check that only when it knows the number of ranks.
   std::ofstream(config) << R"({"train_batch_size": 24})";
   const ProcessResult refused = run("refused", 4, {"--deepspeed", config});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;

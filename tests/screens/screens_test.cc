@@ -1,5 +1,5 @@
 // Tests what a new user sees: the commands of the README on a terminal of 80 x 24, without a terminal, and in the locale C,
-// compared with the screens in this folder. Figures that depend on the machine are masked.
+// compared with the screens in this folder. Numbers that depend on the machine are masked.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -169,7 +169,8 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches) {
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
-  // Rounds the number of tokens of the bucket up, as request_of() does for a real run.
+  // With sequence parallelism, the number of tokens of the bucket is rounded up so that the ranks can divide them, as
+  // request_of() does for a real run.
   const int64_t multiple = ranks.sequence_parallel || ranks.rounds_buckets ? 8 * ranks.mesh.tensor_size : 1;
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);

@@ -19,7 +19,8 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
-  bool rounds_buckets = false;  // rounds buckets up even without sequence parallelism
+  bool rounds_buckets =
+      false;  // rounds the tokens of a bucket up as sequence parallelism requires, even without it
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};
