@@ -110,7 +110,7 @@ TEST(RateFactors, CombineWithMethods) {
   adapted.model_name_or_path = testing::write_tiny_base(folder);
   adapted.config_name.clear();
   adapted.lora_r = 2;
-  // LoRA+ (arXiv 2402.12354): B learns faster than A.
+  // In LoRA+ (arXiv 2402.12354), the matrix B of an adapter has a larger learning rate than A.
   adapted.learning_rate_factors = {{"*lora_B*", "16"}};
   for (const auto& [name, values] : weights_after(adapted, 2)) {
     for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << name;

@@ -1,6 +1,6 @@
 // Tests training only a part of a model, combined with every other method. The results have the same bits whatever
-// the arena contained before, frozen weights do not change and have no gradients or states, and the bits are those of
-// plain training where a method promises that.
+// the arena contained before, frozen weights do not change and have no gradients or states, and a method that promises
+// bit-identical results gives the same bits as a run without it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ struct Outcome {
 };
 
 // Returns the bytes of all persistent buffers that belong to the weight. The 16-bit copies that products read
-// on a GPU are left out, because the first step makes them.
+// on a GPU are left out, because they are computed from the weights only in the first step.
 std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
