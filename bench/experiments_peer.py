@@ -96,7 +96,7 @@ WITHOUT_PEER = {
     "tp_size": ("1",),
     "pp_size": ("1",),
     "problem_type": ("auto", "single_label_classification"),
-    "load_in_4bit": ("False",),  # Trainer needs a folder with weights for it, but the rows use random weights
+    "load_in_4bit": ("False",),  # needs a folder with weights in Trainer, but the rows use random weights
     "load_in_8bit": ("False",),
     "modules_to_save": (),
 }

@@ -103,8 +103,8 @@ fi
 precision=
 if has_bf16; then precision=--bf16; fi
 
-# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because only the
-# test rows decide.
+# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because the final
+# accuracy is measured on the test rows.
 num_rows=$(($(wc -l <"$data/train.tsv") - 1))
 every=$(awk -v rows="$num_rows" -v epochs="$epochs" -v batch="$batch" 'BEGIN { n = int(rows * epochs / batch / 3 + 1); print n }')
 

@@ -371,7 +371,7 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(all, "not compared: v100-16gb (7.0): releases of Plimsoll run on")) << all;
   EXPECT_EQ(all.find("v100-16gb"), all.rfind("v100-16gb")) << all;
   EXPECT_TRUE(contains(all, " t4 ")) << all;
-  // A card that the user names is compared, but no command to train on it is printed.
+  // If the user names a card that releases do not support, `fit` compares it too, but prints no command to train on it.
   const std::string named = output_of(bert_base("t4,V100-16GB"));
   EXPECT_TRUE(contains(named, "plan only: v100-16gb (7.0)")) << named;
   EXPECT_FALSE(contains(named, "on v100")) << named;

@@ -77,7 +77,8 @@ struct Shape {
   int stages, processes;
 };
 
-// Returns those of the given shapes that this test can run: on GPUs, those with at most two processes.
+// Returns those of the given numbers of stages and processes that this test can run: on GPUs, those with at most two
+// processes.
 std::vector<Shape> possible(std::vector<Shape> shapes) {
   if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
   return shapes;

@@ -87,8 +87,8 @@ TEST(RunOfRanks, ResumesOnAnyNumberOfRanks) {
   expect_near(logged_values(several, "loss"), logged_values(constant, "loss"), kRelative);
 }
 
-// Small gradients are summed in the same order whether the ranks divide the optimizer's states or not. Without clipping, weights
-// and saved states have the same bits.
+// The gradients of this model are so small that all_reduce() adds them in the order of the ranks, as reduce_scatter() does. Without
+// clipping, weights and saved states must therefore have the same bits whether the ranks divide the optimizer's states or not.
 TEST(RunOfRanks, DividedStatesAreSavedAsAWhole) {
   const TestFolder folder("ranks_zero");
   const std::string model = write_tiny_model(folder);

@@ -74,8 +74,8 @@ TEST(Step, PreservingPassesKeepEveryBit) {
       // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
       // the pass keeps every bit.
       if (pass.name == "recompute" && test.activations) continue;
-      // Without this pass, the gradients of a chunked loss are computed from the recomputed output of the last
-      // norm, which differs by rounding.
+      // Without the pass loss_with_gradients, the gradients of a chunked loss are computed from the recomputed output
+      // of the last norm, which differs by rounding.
       if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);

@@ -65,7 +65,8 @@ std::vector<MeshCase> divisions() {
   return list;
 }
 
-// With 2 micro-batches per step nothing is accumulated by a data-parallel group of two ranks; with 4, gradients are.
+// With 2 micro-batches per step, each of the two data-parallel ranks runs one, so no gradients are accumulated. With 4
+// they are.
 TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   double share = 0;
   for (const NamedCase& item : zero_cases()) {
