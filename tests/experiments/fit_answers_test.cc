@@ -85,8 +85,8 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // Two methods are not expected here: chunked losses need many labels, and recompute_budget needs a memory
-    // limit.
+    // The search must consider every method that can be used here, except two: chunked losses need many labels, and
+    // recompute_budget needs a memory limit.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
     // A CPU may lack instructions for bf16 products. The report then lists the method as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));

@@ -159,7 +159,8 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
   EXPECT_EQ(checked, 5 * 9 * 3);
 }
 
-// In fp32, recomputation and updates in the backward pass must not change a bit of partial training.
+// In fp32, recomputation and updates in the backward pass must not change any bit of the results if only a part of the
+// model is trained.
 TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
   int checked = 0;
   for (const Named& part : parts()) {
