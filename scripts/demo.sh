@@ -50,7 +50,7 @@ find_wordnet() {
   return 1
 }
 
-# Unpacks the package without installing it, which needs no root.
+# Unpacks Debian's package wordnet-base without installing it, which needs no root.
 unpack_wordnet() {
   command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
   (cd "$data" && apt-get -qq download wordnet-base) && dpkg-deb -x "$data"/wordnet-base_*.deb "$data/wordnet"

@@ -333,7 +333,8 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// A plan of a data file describes the data with the same lines that a run with this file prints at its start.
+// If the arguments of `plan` name a data file, it must describe the data with the same lines that a run with this file
+// prints at its start.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};
