@@ -207,7 +207,8 @@ def product_precision(device):
 
 
 def trainer_precision(trainer):
-    """Returns the type of the products of a Trainer: that of its mixed precision ("bf16", "fp16"), or of fp32 products."""
+    """Returns the type in which a Trainer multiplies matrices: that of its mixed precision ("bf16", "fp16"), otherwise
+    the measured type of fp32 products."""
     mixed = str(trainer.accelerator.mixed_precision)
     return mixed if mixed != "no" else product_precision(trainer.args.device)
 

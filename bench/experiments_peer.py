@@ -90,14 +90,14 @@ WITHOUT_PEER = {
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
     "fp8": ("False",),
-    # Trainer runs in one process here, and the model is a classifier.
+    # This script runs Trainer in one process and trains a classifier.
     "nproc_per_node": ("1",),
     "nnodes": ("1",),
     "tp_size": ("1",),
     "cp_size": ("1",),
     "pp_size": ("1",),
     "problem_type": ("auto", "single_label_classification"),
-    "load_in_4bit": ("False",),  # needs a folder with weights, but the rows use random weights
+    "load_in_4bit": ("False",),  # needs a folder with weights in Trainer, but the rows use random weights
     "load_in_8bit": ("False",),
     "modules_to_save": (),
 }

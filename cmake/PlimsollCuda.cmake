@@ -82,8 +82,8 @@ function(plimsoll_gpu_test name)
   endif()
 endfunction()
 
-# plimsoll_gpu_variant(NAME PROGRAM [GPUS 2]): registers another run of a test program of the CPU, which uses the first
-# GPU, or two GPUs.
+# plimsoll_gpu_variant(NAME PROGRAM [GPUS 2]): registers the CPU test PROGRAM a second time, under another name, as a
+# test that runs on the first GPU or on two GPUs.
 function(plimsoll_gpu_variant name program)
   cmake_parse_arguments(ARG "" "GPUS" "" ${ARGN})
   if(PLIMSOLL_HAS_CUDA AND PLIMSOLL_BUILD_TESTS)

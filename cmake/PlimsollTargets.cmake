@@ -100,7 +100,7 @@ function(plimsoll_test name)
   endif()
   # Tests must not access the hub. A test of downloads uses its own server.
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1")
-  # The variable is also set for programs that a test starts.
+  # LSAN_OPTIONS is an environment variable, so it also applies to the programs that a test starts.
   if(PLIMSOLL_SANITIZE)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")

@@ -5,7 +5,7 @@
 #   scripts/check_packages.sh ROOT DEB...
 #
 # ROOT is the folder of a bare Debian whose apt works (debootstrap bookworm ROOT), of the release for which the packages were built. The script
-# installs their dependencies, cmake and g++ into it, so that only a copy should be named. Needs root. lintian of this machine checks the
+# installs their dependencies, cmake and g++ into it, so name a copy of such a folder. Needs root. lintian of this machine checks the
 # packages, if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

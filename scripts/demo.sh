@@ -50,7 +50,7 @@ find_wordnet() {
   return 1
 }
 
-# Unpacks the package without installing it, which needs no root.
+# Unpacks Debian's package wordnet-base without installing it, which needs no root.
 unpack_wordnet() {
   command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
   (cd "$data" && apt-get -qq download wordnet-base) && dpkg-deb -x "$data"/wordnet-base_*.deb "$data/wordnet"
@@ -103,8 +103,8 @@ fi
 precision=
 if has_bf16; then precision=--bf16; fi
 
-# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because only the
-# test rows decide.
+# Evaluates and saves three times during training, on a part of the validation rows. This is enough, because the final
+# accuracy is measured on the test rows.
 num_rows=$(($(wc -l <"$data/train.tsv") - 1))
 every=$(awk -v rows="$num_rows" -v epochs="$epochs" -v batch="$batch" 'BEGIN { n = int(rows * epochs / batch / 3 + 1); print n }')
 

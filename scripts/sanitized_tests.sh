@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prints the tests that a change must pass under the sanitizers, one target per line: first those of the folders below
-# themselves, then those that link code of a changed folder.
+# Prints the tests that a change must pass under the sanitizers, one target per line: first the tests in folders of code that parses
+# untrusted input, then the tests that link code of a changed folder.
 #
 #   scripts/sanitized_tests.sh FOLDER [BASE]     (FOLDER: a configured build, such as build-asan;
 #                                                 BASE: default as in scripts/check_tidy.sh)

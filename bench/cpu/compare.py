@@ -4,10 +4,12 @@
 usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python python3] [--cases a,b] [--out FILE.json]
 
 Both sides run without a GPU, with --threads threads, and without the variables that change threads, instructions or types (bench/devices.py).
-A side that used another device, other threads or another type of products is not compared, and the exit code is 1. PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (which determines the lengths of the mixed case).
-Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
-counts: each side's mean loss must be that of classes that cannot be learned in a few steps (ln 4 = 1.386 or, for the tokens of GPT-2,
-ln 50257 = 10.82; within 0.5). The cases of GPT-2 are language models on random ids and need no tokenizer.
+A side that used another device, other threads or another type of products is not compared, and the exit code is 1.
+PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (with which the texts of the cases
+named "mixed" get their lengths). Both sides train random weights with dropout 0.1 on sequences of the same lengths. The
+work is checked before its time counts: each side's mean loss must be that of classes that cannot be learned in a few
+steps (ln 4 = 1.386 or, for the tokens of GPT-2, ln 50257 = 10.82; within 0.5). The cases of GPT-2 are language models
+on random ids and need no tokenizer.
 
 The case first_step measures only Plimsoll: the seconds from the start of the process to the end of the first step of MiniLM,
 32 x 128, minus the median of the later steps. The weights are those of TOKENIZER_FOLDER if it has a model.safetensors,

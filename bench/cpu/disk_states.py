@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Measures steps whose optimizer states are in a file on a disk, and compares them with the larger of computation and transfers.
+"""Measures steps whose optimizer states are in a file on a disk, and compares their duration with a lower bound: the
+larger of the time of the computation and the time of the transfers.
 
 usage: disk_states.py PLIMSOLL FOLDER [--model bert-base-uncased] [--batch 4] [--length 128] [--steps 4] [--pairs 3] [--threads 2]
        [--in_backward] [--memory_limit 2GiB]

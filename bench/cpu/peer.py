@@ -2,7 +2,7 @@
 """Runs one case of bench/cpu/compare.py with Hugging Face's Trainer on this CPU, and prints one JSON line.
 
 usage: peer.py CASE THREADS   (needs torch and transformers; cases are in compare.py)
-Random weights, the model's default dropout, no saving and no logging; samples/s is Trainer's own figure.
+Random weights, the model's default dropout, no saving and no logging; samples/s is the value that Trainer reports.
 """
 import json
 import os

@@ -47,9 +47,9 @@ def floor_of(one, ceilings):
     shape (short texts: at the length whose square is the mean square, without padding). adamw: reading weights, two moments
     and an fp32 gradient and writing all but the gradient (28 bytes per parameter; 30 with a 16-bit copy of the weights) at
     the measured copy rate. element_wise: the data that must move between the products if only biases are fused into them, in
-    values of the model's width per token and layer: twice dropout + residual + norm (3 each), GELU (8, as the inner width is
-    4), and in the backward pass norm (4 each), dropout (1 each) and GELU (12): 36 in total, 14 for the forward pass only.
-    Embeddings, head and launches are not counted."""
+    values of the model's width per token and layer: twice dropout + residual + norm (3 each), GELU (8, because a
+    feed-forward layer is 4 times as wide as the model), and in the backward pass norm (4 each), dropout (1 each) and
+    GELU (12): 36 in total, 14 for the forward pass only. Embeddings, head and launches are not counted."""
     size, precision = MODELS[one["model"]], one["precision"]
     tokens, length = micro_batch(one)
     wanted = ceilings_wanted([one])

@@ -3,11 +3,11 @@
 
 usage: fp8.py PROGRAM [--cases NAMES] [--pairs N]
 
-The two precisions run alternately on the same GPU, with the same random weights and ids. A figure is the rate between the first third and
-the end of the steps; memory is the peak that NVML reports for the card. The first losses must agree within 2 %: the forward products of
-fp8 have relative errors of 4 % of independent signs, which a loss averages over its tokens. Otherwise the case is not counted. Each
-precision runs with the default recomputation and without any, because the fp8 values that the backward pass reads can be kept or computed
-again. It needs pynvml.
+The two precisions run alternately on the same GPU, with the same random weights and ids. The rate is measured from the
+end of the first third of the steps to their end; memory is the peak that NVML reports for the card. The first losses
+must agree within 2 %: the forward products of fp8 have relative errors of 4 % of independent signs, which a loss
+averages over its tokens. Otherwise the case is not counted. Each precision runs with the default recomputation and
+without any, because the fp8 values that the backward pass reads can be kept or computed again. It needs pynvml.
 """
 import argparse
 import statistics

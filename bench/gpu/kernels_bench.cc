@@ -35,7 +35,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kTokens = 16384;
-// gives tensors of 128 MiB and more, which are much larger than any cache
+// with this number of tokens, tensors have 128 MiB and more and are much larger than any cache
 constexpr int64_t kManyTokens = 65536;
 
 // Returns ids with a distribution like that of text: a few words are frequent, most are rare.

@@ -135,7 +135,7 @@ class Bench {
   std::vector<std::string> words_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   double copy_rate_ = 1.0;
-  std::map<int64_t, double> copy_rates_;  // indexed by the number of copied bytes
+  std::map<int64_t, double> copy_rates_;  // the rate of a copy, by the number of copied bytes
 };
 
 inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_t C) {

@@ -5,10 +5,11 @@ usage: language.py PROGRAM [--cases NAMES] [--pairs N]
 
 Both programs run alternately on the first visible GPU, which is the only one that they see. A run that used another device is not
 counted. The models have random weights, the rows random ids. The optimizer is AdamW, dropout is the configuration's default except where
-stated; nothing is saved or logged. A figure is the rate between the first third and the end of the steps, when nothing is compiled any
-more; memory is the peak that NVML reports for the card. The first loss of both sides must be that of a model that knows nothing,
-ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted. The table has the median and the range over the pairs.
-It needs torch, transformers (5), pynvml, and peft for LoRA; a case whose package is missing is named and left out.
+stated; nothing is saved or logged. The rate is measured from the end of the first third of the steps to their end, when
+nothing is compiled any more; memory is the peak that NVML reports for the card. The first loss of both sides must be
+that of a model that knows nothing, ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted.
+The table has the median and the range over the pairs. It needs torch, transformers (5), pynvml, and peft for LoRA; a
+case whose package is missing is named and left out.
 """
 import argparse
 import json
@@ -136,7 +137,7 @@ def generate_peer(case):
 
 
 def run_program(program, case):
-    """Runs Plimsoll on a case and reads the figures that it prints."""
+    """Runs Plimsoll on a case and reads the measurements that it prints."""
     common = [*case["words"], "--dataset_name", "dummy", "--device", "cuda:0"]
     with tempfile.TemporaryDirectory() as folder, Gauge() as gauge:
         if "beams" in case:

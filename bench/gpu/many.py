@@ -156,7 +156,7 @@ def train(program, case, kind, more, count):
 
 
 def train_peer(case, way, count):
-    """Runs one case with Trainer on `count` GPUs and returns its measurements, which contain no planned figures."""
+    """Runs one case with Trainer on `count` GPUs and returns its measurements, without a planned speed or memory."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count), script, json.dumps(case["peer"]), way]
     with Gauges(count) as gauges:

@@ -47,8 +47,8 @@ def self_check():
     assert num_parameters(LARGE) == 335143938, num_parameters(LARGE)
     lengths = short_lengths(SHORT_ROWS)
     assert 52 < statistics.mean(lengths) < 54 and max(lengths) == 128, statistics.mean(lengths)
-    # The figures of an H200 must give the lower bound that the documents state: 39.5 ms of products, 24 x 0.673 ms of
-    # attention, 2.4 ms of AdamW.
+    # The measured speeds of an H200 must give the lower bound that the documents state: 39.5 ms of products, 24 x 0.673
+    # ms of attention, 2.4 ms of AdamW.
     wanted = ceilings_wanted([one])
     shapes = [key for key in wanted["products"] if " 8192 8192 8192 " not in key]
     assert len(shapes) == 12

@@ -5,8 +5,10 @@ usage: torchrun --nproc_per_node N trainer_ranks.py CASE_AS_JSON ddp|fsdp
 
 The case has the keys model ("bert-large-uncased", "gpt2" or "TinyLlama-1.1B-Chat-v1.0"), batch (rows per GPU), length (tokens per row), precision ("bf16"
 or "fp16") and peer_steps. It needs torch and transformers (5). Random weights, random ids, fused AdamW, SDPA attention, dropout as the model's default,
-no saving and no logging. The loss is that of one batch after the last step, because Trainer's own figure may be the sum over the ranks. DDP does not search for unused parameters; FSDP is version 2 with one unit per layer. Time is taken with idle GPUs only
-at the end of the warm-up and of the last step. Rank 0 prints samples_per_s of all GPUs, the loss, and the device as JSON.
+no saving and no logging. The loss is that of one batch after the last step, because the loss that Trainer reports may
+be the sum over the ranks. DDP does not search for unused parameters; FSDP is version 2 with one unit per layer. Time is
+taken with idle GPUs only at the end of the warm-up and of the last step. Rank 0 prints samples_per_s of all GPUs, the
+loss, and the device as JSON.
 """
 import json
 import os

@@ -81,7 +81,7 @@ std::vector<Variant> further_variants() {
   }
   // Weights that exist only in bf16, without fp32 master copies. Their updates use kernels with stochastic rounding.
   variants.emplace_back(TinyCase{.dtype = DType::kBF16});
-  // Activation functions other than GELU, because each has its own kernels.
+  // Cases with activation functions other than GELU, because each function has its own kernels.
   for (const char* activation : {"relu", "gelu_new", "silu"})
     variants.emplace_back(TinyCase{.hidden_act = activation});
   // Fused ops usually replace the basic ops. These cases disable all optional passes, so that the plans contain the

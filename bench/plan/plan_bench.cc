@@ -1,6 +1,6 @@
-// Measures three times: planning BERT-large on one device; planning one rank of a run on 1024 GPUs, including the suggested
-// changes that save memory, as the command `plan` does; and the search of `fit` for BERT-large in 12 GiB of an L4. No GPU is
-// needed.
+// Measures the durations of three tasks: planning BERT-large on one device; planning one rank of a run on 1024 GPUs,
+// including the suggested changes that save memory, as the command `plan` does; and the search of `fit` for BERT-large in 12
+// GiB of an L4. No GPU is needed.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -234,7 +234,7 @@ def vocab_txt(checker, model, lines):
 
 def folders(checker, model, lines):
     """Checks folders as transformers opens them, including tokenizer_config.json and the older files."""
-    from transformers import AutoTokenizer  # imported only here, because it takes a second or more
+    from transformers import AutoTokenizer  # transformers is imported only here, because that takes a second or more
 
     texts = [*lines[:3000], *mixed_lines(3000), *wild_lines(2000), "a New York [NEW] é new york<x> b", "<S> <s>a</s>"]
     vocab, document = (model / "vocab.txt").read_bytes(), (model / "tokenizer.json").read_bytes()
@@ -263,8 +263,8 @@ def folders(checker, model, lines):
             reference.backend_tokenizer.no_truncation()
             reference.backend_tokenizer.no_padding()
             if kind == "tokenizer.json" and name in ("other roles", "older files"):
-                # transformers builds this template itself from the roles of tokens; the reference here uses the
-                # template in tokenizer.json
+                # transformers builds the template for special tokens from the roles of the tokens, while this reference
+                # uses the template in tokenizer.json, so the two are not compared
                 continue
             checker.check(f"folder with {kind}: {name}", path, reference.backend_tokenizer, [(t,) for t in texts])
 

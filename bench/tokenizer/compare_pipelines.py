@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares tokenizers with mixed pipelines (src/io/text/fixtures/pipelines.py) with Hugging Face's on real text.
+"""Compares tokenizers that have many combinations of normalizers and pre-tokenizers (src/io/text/fixtures/pipelines.py)
+with those of Hugging Face on real text.
 
     compare_pipelines.py PLIMSOLL [--lines N] [--only NAME ...]
 

@@ -4,10 +4,11 @@
     compare_training.py PLIMSOLL [--megabytes N] [--vocab N]
 
 PLIMSOLL is the program. The text is that of compare_models.py. The vocabulary and the merges of BPE have to be equal. Hugging Face's
-WordPiece trainer numbers the tokens that start with ## in the order of a hash table, which decides between equal counts; so each of the
-single characters is also given to both as a special token, which fixes the order, and then the vocabularies have to be equal. What
-both trainers write is read by Hugging Face, and the ids of the text have to be equal. Prints the time of both. Needs the package
-`tokenizers`. The exit status is 1 if anything differs.
+WordPiece trainer numbers the tokens that start with ## in the order of a hash table, and these numbers decide between
+pairs with equal counts. The script therefore also passes every single character to both trainers as a special token,
+which fixes the order, and the vocabularies have to be equal then. Hugging Face's library reads the files of both
+trainers, and the ids of the text have to be equal. Prints the time of both. Needs the package `tokenizers`. The exit
+status is 1 if anything differs.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 //
 // Features: tf-idf (term frequency 1 + ln n, inverse document frequency 1 + ln((1 + N) / (1 + n_t)), rows of
 // length 1) of the training rows' unigrams and bigrams. Training: AdaGrad on single rows with one thread; the
-// epoch with the best accuracy on the validation file is kept. The same input gives the same figures.
+// epoch with the best accuracy on the validation file is kept. The same input gives the same results.
 #include <algorithm>
 #include <cctype>
 #include <chrono>

@@ -1,5 +1,5 @@
-// Accuracy and macro-averaged F1 of guesses, computed as in scikit-learn: the F1 of a class is 2 TP / (2 TP +
-// FP + FN), and the mean includes every class that occurs among labels or guesses. Pure functions.
+// Accuracy and macro-averaged F1 of predicted labels (`guesses`), computed as in scikit-learn: the F1 of a class is 2
+// TP / (2 TP + FP + FN), and the mean includes every class that occurs among labels or guesses. Pure functions.
 #pragma once
 
 #include <span>

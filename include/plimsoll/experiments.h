@@ -28,8 +28,8 @@ struct Experiment {
   std::vector<std::string> words;  // the arguments of `plimsoll train`, without output_dir
   // environment variables NAME=VALUE that are set for the processes of the run
   std::vector<std::string> environment = {};
-  // Differences from the run in Hugging Face's document that this row repeats, such as bf16 instead of fp16; may be
-  // empty.
+  // If the row repeats a run of Hugging Face's document: the differences between the two, such as bf16 instead of fp16.
+  // May be empty.
   std::string note;
   bool operator==(const Experiment&) const = default;
 };
@@ -52,7 +52,7 @@ struct ExperimentFigures {
   std::string date = {};       // time at which the run ended, in the format of ExperimentOrigin::date
   MetricMap evaluation;        // metrics of the evaluation; only with --do_eval
   // The value of samples_per_s in each run of this row, in the order of the runs. If there are several runs,
-  // samples_per_s is the median of these values, measured_bytes is the maximum over the runs, and all other figures are
+  // samples_per_s is the median of these values, measured_bytes is the maximum over the runs, and all other fields are
   // those of the last run.
   std::vector<double> speeds = {};
   bool operator==(const ExperimentFigures&) const = default;
@@ -79,7 +79,7 @@ struct PeerFigures {
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // the error message if the run failed and has no figures
+  std::string refused;  // the error message if the run failed and has no measurements
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };

@@ -35,7 +35,7 @@ struct FitOptions {
   // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices on which
   // releases of Plimsoll run; other cards of the table, for which Plimsoll can only plan, have to be named.
   std::vector<std::string> devices = {};
-  // prices of cards; if several devices are compared, they are sorted by cost
+  // prices of cards; if several devices are compared, the devices are sorted by cost
   std::vector<CardPrice> prices = {};
   int64_t epoch_samples = 100000;  // number of samples in an epoch, for the cost of an epoch
   // Also try methods that change the result of training, such as SGD or LoRA (MethodEffect::kOtherPath).
@@ -51,7 +51,7 @@ struct FitRow {
   // Rows with the same number are a tie: the speed of each differs from that of the fastest of them by less than the
   // error of the estimates.
   int tie = 0;
-  bool is_plan_only = false;  // released programs do not support this card, so runs on it can only be planned
+  bool is_plan_only = false;  // true if no release supports this card, so runs can only be planned
   // Value of per_device_train_batch_size. 0 if nothing fits; smallest_bytes then states the memory that is needed.
   int64_t micro_batch = 0;
   int64_t accumulation = 0;  // value of gradient_accumulation_steps

@@ -83,8 +83,8 @@ class Generator {
   std::vector<std::string> notes() const;
   std::string device_line() const;
 
-  // Takes the planned memory and loads the weights; generate() calls it if it was not called before. Errors: kWillNotFit, kBadData,
-  // kDevice.
+  // Allocates the planned memory and loads the weights; generate() calls it if it was not called before. Errors: kWillNotFit,
+  // kBadData, kDevice.
   void start();
   // Returns num_return_sequences continuations for each prompt of the constructor. `on_prompt` is called for each
   // prompt, in their order, when its continuations are complete.

@@ -23,8 +23,8 @@ using WordMap = std::map<std::string, std::string>;
 struct LogRecord {
   int64_t step = 0;
   double epoch = 0;
-  MetricMap values;    // such as loss, grad_norm and learning_rate, or eval_loss and eval_accuracy
-  WordMap words = {};  // values that are text, such as gpu_throttle (why a GPU reduces its clocks)
+  MetricMap values;    // numbers by name, such as loss, grad_norm or eval_accuracy
+  WordMap words = {};  // texts by name, such as gpu_throttle (why a GPU reduces its clocks)
 };
 
 class LogHistory {

@@ -18,13 +18,13 @@ enum class MethodEffect {
 };
 
 struct Method {
-  std::string_view name;                // such as "bf16"
+  std::string_view name;                // name of the method, such as "bf16"
   std::vector<std::string_view> words;  // the arguments of `plimsoll train` that enable it
   // Methods of the same kind ("precision" or "optimizer") exclude each other, so a search tries at most one
   // of them.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
-  // false if there are no fp32 weights: updates read and write 16-bit weights
+  // false if the method stores no fp32 weights, so that updates read and write 16-bit weights
   bool keeps_master_weights = true;
   std::string_view not_on_cpu = {};  // the reason if the method cannot be used on a CPU, otherwise empty
   std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty

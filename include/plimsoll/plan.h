@@ -46,7 +46,7 @@ struct PlannedPurposes {
   int64_t gradients = 0;
   int64_t saved = 0;          // activations saved for the backward pass
   int64_t temporary = 0;      // buffers of values that are needed only for a short time
-  int64_t functionality = 0;  // memory for a single feature, such as values that wait for a copy to the host
+  int64_t functionality = 0;  // KV caches, copies for offloading, and data exchanged between ranks
   int64_t staging = 0;        // buffers for inputs and outputs, which host and device exchange
   int64_t gaps = 0;           // unused bytes of the arena between buffers
   int64_t constant = 0;       // memory that the process holds outside the arena
@@ -82,7 +82,7 @@ struct PlannedBytes {
   int64_t bytes = 0;
 };
 
-// Memory of one module of the model. A figure whose name ends in "at_most" is the largest value that the module reaches
+// Memory of one module of the model. A member whose name ends in "at_most" is the largest value that the module reaches
 // within a step. Modules reach their largest values at different ops, so the sum over the modules can exceed the peak
 // of the step.
 struct PlannedModule {

@@ -1,4 +1,5 @@
-// Formats figures for people, as the command line prints them. Thread-safe: pure functions, except for those that read files.
+// Formats the measurements and metrics of a run for people, as the command line prints them. Thread-safe: pure functions,
+// except for those that read files.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace plimsoll {
 
-// Figures that a progress line shows in addition to those of the step.
+// The values that a progress line shows in addition to those of the step (StepInfo).
 struct ProgressContext {
   double tokens_per_second = 0;
   int64_t memory_bytes = 0;  // planned memory
@@ -18,7 +19,7 @@ struct ProgressContext {
   bool ascii = false;       // draw the bar without Unicode characters
 };
 
-// Formats a step as a progress bar of at most `columns` columns for a terminal, or as one plain line. Figures that do not
+// Formats a step as a progress bar of at most `columns` columns for a terminal, or as one plain line. Values that do not
 // fit are omitted; elapsed and remaining time are omitted last. columns = 0 means no limit.
 std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns = 100);
 std::string format_progress_line(const StepInfo& info, const ProgressContext& context, int columns = 0);

@@ -1,5 +1,5 @@
-// The data that a program receives during a run: figures of a step, metrics, and callbacks. Thread-safe:
-// values.
+// The data that a program receives during a run: the measurements of each step, and metrics. Also declares the base
+// class of callbacks. Thread-safe: values.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class NewCheckpoints {
   std::unique_ptr<Impl> impl_;
 };
 
-// The figures of one optimizer step. They are complete when the step has ended.
+// The loss, the times and the other measurements of one optimizer step. They are complete when the step has ended.
 struct StepInfo {
   int64_t step = 0;  // number of optimizer steps that are complete
   int64_t max_steps = 0;
@@ -164,8 +164,8 @@ struct TrainOutput {
 struct Prediction {
   // One logit per label. For token classification, one per label for each word that the model read.
   std::vector<float> logits;
-  // The logits as probabilities: of all labels together (softmax), for a multi-label task of each label (sigmoid),
-  // for token classification of the labels of each word. Empty for regression.
+  // The probabilities that follow from the logits: the softmax over all labels; for a multi-label task, the sigmoid of
+  // each logit; for token classification, the softmax over the labels of each word. Empty for regression.
   std::vector<float> probabilities;
   // The most likely class; for regression and multi-label tasks, the values as text; for token classification, the class
   // of each word, separated by blanks.

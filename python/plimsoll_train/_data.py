@@ -198,7 +198,7 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
 def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:
     """Converts labels to the form of Trainer: ids of classes, numbers for a regression, or 0 and 1 per class for a multi-label task.
 
-    The second value is true for tags of words.
+    The second value that is returned is true if each row has a list of labels, one per word.
     """
     ids = {name: i for i, name in enumerate(names)}
 

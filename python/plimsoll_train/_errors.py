@@ -71,8 +71,9 @@ class NotFinite(PlimsollError, ArithmeticError):
 class Interrupted(PlimsollError, KeyboardInterrupt):
     """The run was interrupted. `checkpoint` is the folder from which it can be resumed.
 
-    `exit_code` is that of the program: 6, or 0 if the run was complete before it could be interrupted. If the run failed although this
-    process only asked it to stop, it is the code of the failure, and the exception of that code is the cause of this one.
+    `exit_code` is that of the program: 6, or 0 if the run was complete before it could be interrupted. If the run
+    failed after it was asked to stop, `exit_code` is the code of that failure, and `__cause__` is the exception for
+    that code.
     """
 
     exit_code = 6

@@ -55,7 +55,8 @@ class Inputs:
         names = class_names(self.train_dataset, self.label_column)
         config = read_config(model, self._settings) if names is not None and model is not None else None
         if names is not None and config is not None and names_in_config(config) != names:
-            # The program uses the order of the classes in the configuration of the model.
+            # The program numbers the classes in the order of the model's configuration, so the order of the data set is
+            # written into a copy of it.
             config["id2label"] = {str(i): name for i, name in enumerate(names)}
             config["label2id"] = {name: i for i, name in enumerate(names)}
             config.pop("num_labels", None)

@@ -151,7 +151,8 @@ class Plan:
 
 
 class FitResult:
-    """The settings with which a training fits, fastest first. `rows` has one dict for each; `data` is the JSON of `plimsoll fit`."""
+    """The settings with which a training fits into the given memory, fastest first. `rows` has one dict for each;
+    `data` is the JSON of `plimsoll fit`."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data: Dict[str, Any] = dict(data)

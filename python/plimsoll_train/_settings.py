@@ -147,14 +147,15 @@ def settings_of(arguments: Any) -> Dict[str, Any]:
         settings[name] = _plain(value)
     if not given.get("fsdp"):
         settings.pop("fsdp_config", None)
-    # The interval is always passed, because the program would otherwise log twenty times per run.
+    # logging_steps is always passed, because the program would otherwise log twenty times per run.
     if "logging_steps" in given:
         settings["logging_steps"] = given["logging_steps"]
     return settings
 
 
-# Settings for which transformers replaces the default by an empty value, which does not mean that the user gave it; and
-# settings that always have a value and have no effect here.
+# For _COMPLETED_SETTINGS, transformers replaces the default by an empty value, so an empty value does not mean that the
+# user gave the setting. _IGNORED_SETTINGS always have a value in transformers; output_dir is read separately, and the
+# others have no effect here.
 _COMPLETED_SETTINGS = ("activation_checkpointing", "gradient_checkpointing", "disable_tqdm", "report_to", "debug", "fsdp")
 _IGNORED_SETTINGS = ("output_dir", "accelerator_config", "logging_dir")
 

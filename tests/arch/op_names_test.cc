@@ -55,7 +55,7 @@ std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(' ') == line.find("//")) continue;
-    // The plain searches are cheap and exclude most lines, so that the regular expressions rarely run.
+    // The searches for plain texts are cheap and exclude most lines, so that the regular expressions rarely run.
     bool is_hit = line.find("name()") != std::string::npos && std::regex_search(line, kCompared);
     if (line.find("= \"") == std::string::npos && line.find("\" ") == std::string::npos && !is_hit) continue;
     for (std::sregex_iterator it(line.begin(), line.end(), kLiteral), end; it != end; ++it)

@@ -29,7 +29,7 @@ std::vector<fs::path> files_with(const std::vector<std::string>& extensions) {
   return files;
 }
 
-// Adds a name, and fails if another file has it.
+// Adds a name that `file` declares. Fails the test if another file has already declared the same name.
 void add_unique(std::map<std::string, fs::path>& owners, const std::string& name, const fs::path& file) {
   const auto [owner, is_new] = owners.emplace(name, file);
   EXPECT_TRUE(is_new || owner->second == file)

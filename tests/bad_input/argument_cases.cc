@@ -85,8 +85,8 @@ std::vector<Case> memory_cases() {
                {"--offload_optimizer", "nvme:/nowhere/nvme"}),
       argument("OffloadToAFile", 2, {"--offload_optimizer nvme:/dev/null", "is not a folder"},
                {"--offload_optimizer", "nvme:/dev/null"}),
-      // The folder /proc is not writable for ordinary users. Root may write there, but /proc has 0 bytes of
-      // disk space, so the error is another one.
+      // The folder /proc is not writable for ordinary users. Root may write there, but /proc has 0 bytes of disk space,
+      // so for root the error is that the disk is full.
       argument("OffloadToAFolderThatCannotBeWritten", geteuid() == 0 ? 3 : 2,
                {"--offload_optimizer nvme:/proc",
                 geteuid() == 0 ? "the disk of '/proc', where 0 bytes" : "may not write to '/proc'"},

@@ -100,8 +100,8 @@ TEST(BadInput, Chats) {
   run_cases(chat_cases());
 }
 
-// The message must name the model as the difference. The optimizer state of a deeper model is too large as
-// well, but naming it would mislead the user.
+// The message must say that the checkpoint belongs to another model. The optimizer states of the deeper model do not
+// fit either, but a message about them would mislead the user.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");
@@ -333,7 +333,8 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
       << predict.output;
 }
 
-// A plan of a data file describes the data with the same lines that a run with this file prints at its start.
+// If the arguments of `plan` name a data file, it must describe the data with the same lines that a run with this file
+// prints at its start.
 TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};
@@ -360,7 +361,8 @@ TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   }
 }
 
-// There must be many cases, and their names must be unique. The tests above run all of them.
+// At least 550 cases must expect an error, so that none were lost, and the names of all cases must be unique. The tests
+// above run the cases.
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;

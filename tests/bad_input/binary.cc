@@ -31,7 +31,8 @@ std::vector<std::string> environment_of_test() {
     }
     result.push_back(text);
   }
-  // No folder can be created at this path. NVIDIA's driver creates its cache in the home folder, even if that does not exist yet.
+  // HOME is a path at which no folder can be created, because NVIDIA's driver creates its cache in the home folder, even if that
+  // does not exist yet.
   result.push_back("HOME=/dev/null/home");
   // Names of models that do not exist must not be looked up on the network.
   result.push_back("HF_HUB_OFFLINE=1");

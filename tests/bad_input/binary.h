@@ -13,10 +13,10 @@
 namespace plimsoll::testing {
 
 struct ProcessResult {
-  int exit_code = -1;  // -1 if a signal ended it
+  int exit_code = -1;  // the exit code of the process; -1 if a signal ended it
   int signal = 0;
-  bool timed_out = false;  // it was killed because it ran too long
-  int64_t peak_bytes = 0;  // the maximum of resident memory according to the kernel
+  bool timed_out = false;  // true if the process was killed because it ran too long
+  int64_t peak_bytes = 0;  // the largest resident memory of the process, as the operating system reports it
   std::string output;      // standard output and standard error in the order of their arrival
 };
 

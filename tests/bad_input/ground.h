@@ -42,7 +42,8 @@ class Ground {
   std::string run_copy() const;
   std::string adapter_copy() const;
 
-  // Return the command line of a subcommand that reads this kind of input.
+  // Each of these functions returns the words of a command line of `plimsoll` that reads the given files or folders;
+  // `more` are further arguments.
   Words predict(const std::string& model) const;
   Words evaluate(const std::string& model, const std::string& validation_file, const Words& more = {}) const;
   Words plan(const std::string& config) const;
@@ -70,7 +71,7 @@ struct Case {
 Case words(std::string name, int exit_code, Words message, Words command);
 // Returns a case that makes a dry run on random ids with these further arguments.
 Case argument(std::string name, int exit_code, Words message, Words more);
-// Removes --dry_run from the command.
+// Returns the command without its argument --dry_run.
 Words undried(Words command);
 std::vector<Case> joined(const std::vector<std::vector<Case>>& tables);
 

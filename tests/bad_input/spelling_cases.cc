@@ -20,7 +20,8 @@ Case labels(std::string name, int exit_code, Words message, std::string map) {
           }};
 }
 
-// Makes a case that evaluates a model whose classes have these names on a file of labels.
+// Makes a case that evaluates a model on a data file with these rows of text and label. `map` replaces id2label, the
+// names of the classes, in the configuration of the model.
 Case file_of_labels(std::string name, int exit_code, Words message, std::string map, std::string rows) {
   return {std::move(name), exit_code, std::move(message),
           [map = std::move(map), rows = std::move(rows)](const Ground& ground) {

@@ -44,9 +44,9 @@ class MethodRuns {
   //  3. On a CPU the losses equal those of the plain reference kernels, within the error of another order of sums.
   //  4. A run that stops and resumes ends with the same bits.
   void check(const MethodSet& set);
-  // Checks `count` random sets of two or more methods, starting after the first `first` ones. The sets differ
-  // in methods or shape, and each has its own shape. If a set is refused, the message must name an argument.
-  // Returns the number of checked sets.
+  // Checks `count` random sets of two or more methods, starting after the first `first` ones. For each set the batch
+  // size, the sequence length and the number of threads are random too. If a set is refused, the message must name an
+  // argument. Returns the number of checked sets.
   int check_random_sets(int count, int first = 0);
 
  private:

@@ -1,4 +1,4 @@
-// Two hundred random larger sets of methods, in parts that can run in parallel.
+// Checks two hundred random sets of two or more methods, in parts that can run in parallel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -213,7 +213,7 @@ class Downloads(unittest.TestCase):
         folder = self.home / "hub/.locks/models--org--name"
         folder.mkdir(parents=True)
         with open(folder / (git_hash(self.files["config.json"]) + ".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # locked in the way in which huggingface_hub (package filelock) locks its files
+            fcntl.flock(lock, fcntl.LOCK_EX)  # huggingface_hub locks its files in the same way (package filelock)
             process = self.start("download", "org/name")
             self.assertIn("another process downloads config.json", process.stderr.readline())
         out, err = process.communicate(timeout=20)

@@ -80,7 +80,8 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
   EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
   EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
-  // The caption of the plot names the CPU. The description must be the one that the first row's run printed.
+  // The caption of the plot names the CPU. This description of the CPU must be the one that the run of the first row
+  // printed.
   const std::string device = rows[0].at("figures").at("device");
   EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
                        "device " + device + "\n"))
@@ -90,7 +91,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
-    // A row contains either measured figures or the reason why it could not be run.
+    // A row contains either measurements or the reason why it could not be run.
     EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
     if (row.at("figures").is_null()) continue;
     ++measured;

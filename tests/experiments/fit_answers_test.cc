@@ -85,8 +85,8 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // Two methods are not expected here: chunked losses need many labels, and recompute_budget needs a memory
-    // limit.
+    // The search must consider every method that can be used here, except two: chunked losses need many labels, and
+    // recompute_budget needs a memory limit.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
     // A CPU may lack instructions for bf16 products. The report then lists the method as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));
@@ -371,7 +371,7 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(all, "not compared: v100-16gb (7.0): releases of Plimsoll run on")) << all;
   EXPECT_EQ(all.find("v100-16gb"), all.rfind("v100-16gb")) << all;
   EXPECT_TRUE(contains(all, " t4 ")) << all;
-  // A card that the user names is compared, but no command to train on it is printed.
+  // If the user names a card that releases do not support, `fit` compares it too, but prints no command to train on it.
   const std::string named = output_of(bert_base("t4,V100-16GB"));
   EXPECT_TRUE(contains(named, "plan only: v100-16gb (7.0)")) << named;
   EXPECT_FALSE(contains(named, "on v100")) << named;

@@ -15,7 +15,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// The test makes plans and runs nothing, so it needs no such GPU.
+// The test plans for an L4 GPU and runs nothing, so the machine need not have that GPU.
 TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   const Words words{"--config_name",    "bert-large-uncased",
                     "--max_seq_length", "512",

@@ -180,7 +180,7 @@ TEST(ParallelExperiments, HaveTheRowsOfThePage) {
               row.name.find("NVLink") != std::string::npos || row.name.find("NCCL") != std::string::npos
                   ? "nccl"
                   : "");
-    // The page trains 200 steps with 4 sequences per process.
+    // The runs on Hugging Face's page have 200 steps with 4 sequences per process.
     EXPECT_EQ(arguments.dummy_num_samples, 200 * 4 * 2);
     EXPECT_EQ(arguments.per_device_train_batch_size, 4);
   }

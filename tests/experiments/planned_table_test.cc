@@ -34,8 +34,8 @@ TEST(PlannedTable, IsNextToTheFiguresOfThePage) {
   EXPECT_TRUE(
       contains(in_one_line(plan.table), "a plan does not estimate how long a step waits for its batch"))
       << plan.table;
-  // The plans must have the same order as the measurements on Hugging Face's page: the methods save memory,
-  // fp16 is faster, and checkpointing is slower.
+  // The planned memory and speed must show the same effects as the measurements on Hugging Face's page: every method
+  // saves memory, fp16 is faster, and gradient checkpointing is slower.
   for (const PlannedExperiment& row : plan.rows) {
     EXPECT_TRUE(row.fits) << row.experiment.name;
     EXPECT_LE(row.total_bytes, plan.rows[0].total_bytes) << row.experiment.name;

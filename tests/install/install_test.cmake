@@ -1,5 +1,5 @@
-# Installs into a fresh folder, builds a project against it that finds nothing else of this tree, and starts both programs.
-# Run by CTest with SOURCE_DIR and BINARY_DIR.
+# Installs into a fresh folder, builds a project against it that finds nothing else of this tree, and starts the programs
+# of that project and the installed `plimsoll`. Run by CTest with SOURCE_DIR and BINARY_DIR.
 set(work ${BINARY_DIR}/tests/install/work)
 file(REMOVE_RECURSE ${work})
 

@@ -14,9 +14,9 @@ inline constexpr int kNumDiskFailures = 4;
 // the calls after the first failing one.
 bool disk_failure_lasts(int kind);
 
-// Injects failure `kind` at call `first` of those that change the output folder, in another run at call
-// `first + stride`, and so on up to the last call. Reports through GoogleTest. Returns the number of runs in
-// which a call failed.
+// Numbers the calls that change the output folder of a run. Makes the call with the number `first` fail with failure
+// `kind`, in another run the call `first + stride`, and so on up to the last call. Reports through GoogleTest. Returns
+// the number of runs in which a call failed.
 int expect_failures_lose_nothing(const std::string& name, int kind, int64_t first, int64_t stride);
 
 }  // namespace plimsoll::testing

@@ -123,8 +123,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
         ASSERT_EQ(result.exit_code, 0) << result.output;
         through = true;
       }
-      // A run that was killed early printed nothing; if a checkpoint exists, it never starts from the
-      // beginning.
+      // If a checkpoint exists, the run must not start from the beginning. A run that was killed early may have printed
+      // nothing, so only a complete run must report from where it resumed.
       if (goes_on) {
         EXPECT_EQ(result.output.find("starting from the beginning"), std::string::npos) << result.output;
         if (through) {

@@ -90,8 +90,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   write_uneven_rows(folder, 1);
   const IgnoredInterrupts ignored;
   Process process({"tokenize", "--tokenizer_name", model, pipe}, folder.path("log"));
-  // The program opens its file after it has started. The file is a pipe into which nothing is written, so the program
-  // waits.
+  // The input file of the program is a pipe into which nothing is written, so the program waits. When it opens the
+  // pipe, it has started completely.
   int writer = -1;
   for (int i = 0; i < 20000 && writer < 0 && process.is_running(); ++i) {
     writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);

@@ -1,5 +1,6 @@
-// Tests learning rates per group of parameters (--learning_rate_factors): a factor equals another learning rate bit for
-// bit, changes no other parameter, and wrong patterns are refused before the run. Runs on a GPU as well.
+// Tests learning rates per group of parameters (--learning_rate_factors): a factor must give the same bits as a
+// learning rate that is multiplied by it and must not change other parameters, and wrong patterns must be refused
+// before the run. Runs on a GPU as well.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +31,8 @@ std::map<std::string, std::vector<float>> weights_after(Arguments arguments, int
   return weights;
 }
 
-// A factor of 1/2 for all parameters equals half the learning rate, for every optimizer and in train().
+// A factor of 1/2 for all parameters must have the same result as half the learning rate, for every optimizer and in
+// train().
 TEST(RateFactors, OfAllParametersAreTheLearningRate) {
   for (const char* optim :
        {"adamw_torch", "sgd", "adafactor", "lion_32bit", "adagrad", "adamw_8bit", "lion_8bit"}) {
@@ -108,7 +110,7 @@ TEST(RateFactors, CombineWithMethods) {
   adapted.model_name_or_path = testing::write_tiny_base(folder);
   adapted.config_name.clear();
   adapted.lora_r = 2;
-  // LoRA+ (arXiv 2402.12354): B learns faster than A.
+  // In LoRA+ (arXiv 2402.12354), the matrix B of an adapter has a larger learning rate than A.
   adapted.learning_rate_factors = {{"*lora_B*", "16"}};
   for (const auto& [name, values] : weights_after(adapted, 2)) {
     for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << name;

@@ -59,7 +59,7 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
     try {
       made.emplace(arguments);
     } catch (const Error& error) {
-      // The program may only refuse bf16, on a CPU without bf16 matrix products.
+      // On a CPU without bf16 matrix products the program refuses the formats that need bf16, so these are skipped.
       ASSERT_EQ(error.code(), ErrorCode::kUsage) << error.what();
       continue;
     }

@@ -48,7 +48,7 @@ Fixtures::Fixtures() : folder_(place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "
   json_ = nlohmann::json::parse(file);
   expected_ = read_tensors(path("expected.safetensors"));
   json_["bf16_errors"] = read_json(path("bf16.json")).at("errors");
-  std::set<std::string> sets;  // sorted, so that the cases always have the same order
+  std::set<std::string> sets;  // sorted by name, so that the cases always have the same order
   for (const auto& entry : std::filesystem::directory_iterator(path("sets"))) {
     if (entry.path().extension() == ".json") sets.insert(entry.path().stem().string());
   }

@@ -59,7 +59,7 @@ class Fixtures {
   std::map<std::string, std::vector<double>> expected_;
 };
 
-// Returns the fixtures, which the first call reads.
+// Returns the fixtures. The first call reads their files.
 const Fixtures& fixtures();
 
 // Reads a JSON file. Throws if the file does not exist or is not JSON.

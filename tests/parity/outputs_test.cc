@@ -52,7 +52,7 @@ void expect_state(const json& state, const json& reference, const Types& types) 
   ours.erase("log_history");
   EXPECT_EQ(ours, types);
   for (const auto& [key, value] : reference.items()) {
-    // Trainer also counts padding tokens.
+    // These two numbers are not compared, because Trainer also counts padding tokens.
     if (key == "total_flos" || key == "num_input_tokens_seen") continue;
     if (key == "best_metric" && value.is_number()) {
       // The best metric is an evaluation loss, in which both programs have rounding errors.

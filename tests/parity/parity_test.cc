@@ -231,7 +231,7 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
         const std::string& tensor = part.disk_names.front();
         const size_t row = row_of.at(tensor);
         std::vector<double> gradient;
-        // A checkpoint may store the transpose of the matrix.
+        // A checkpoint may store a weight matrix as its transpose.
         const int64_t rows = spec.transposed ? part.num_rows : 1;
         for (int64_t i = 0; i < part.num_rows * row_elements; ++i) {
           const int64_t element = i % rows * row_elements + i / rows;

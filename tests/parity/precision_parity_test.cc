@@ -90,7 +90,7 @@ void check(const Precision& precision) {
   double worst = 0;
   size_t compared = 0;
   for (const json& item : fixtures().cases()) {
-    if (item.contains("without_bf16")) continue;  // the value of "without_bf16" is the reason
+    if (item.contains("without_bf16")) continue;  // the value of this key states why the case has no bf16 run
     const std::string name = item.at("name");
     SCOPED_TRACE(std::string(precision.name) + ", " + name);
     const json& expected = item.at("expected");

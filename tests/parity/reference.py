@@ -208,7 +208,7 @@ def run_glue_outputs(settings):
         metrics["train_samples"] = len(rows)
         trainer.save_model()
         trainer.save_metrics("train", metrics)
-        trainer.save_state()  # saved before evaluate(), which would add a record to the state
+        trainer.save_state()  # the state is saved before evaluate(), which would add a record to it
         metrics = trainer.evaluate()
         metrics["eval_samples"] = len(rows)
         trainer.save_metrics("eval", metrics)

@@ -46,7 +46,7 @@ def test_the_bits_and_the_memory_are_those_of_the_command_line(tmp_path, model, 
 
 
 class Rows(torch.utils.data.Dataset):
-    """A data set of token ids and labels, which both Trainers take."""
+    """A data set of token ids and labels that the Trainer of Plimsoll and that of transformers both accept."""
 
     def __init__(self, tokenizer, rows):
         names = ["bad", "good", "odd"]
@@ -76,6 +76,7 @@ def test_losses_are_those_of_transformers_on_the_gpu(tmp_path, model, rows, occu
     def values(trainer, name):
         return [entry[name] for entry in trainer.state.log_history if name in entry]
 
-    # The bounds of test_transformers.py, which compares both on a CPU: fp32, and sums in another order.
+    # The same bounds with which test_transformers.py compares both Trainers on a CPU: both compute in fp32, but add
+    # sums in another order.
     for name, bound in (("loss", 2e-4), ("grad_norm", 2e-3), ("learning_rate", 1e-6)):
         assert values(ours, name) == pytest.approx(values(theirs, name), rel=bound), name

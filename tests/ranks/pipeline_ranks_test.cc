@@ -77,7 +77,8 @@ struct Shape {
   int stages, processes;
 };
 
-// Returns the shapes that this test can run: on GPUs those of at most two processes.
+// Returns those of the given numbers of stages and processes that this test can run: on GPUs, those with at most two
+// processes.
 std::vector<Shape> possible(std::vector<Shape> shapes) {
   if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
   return shapes;
@@ -179,7 +180,8 @@ TEST(PipelineRuns, ResumeOnAnyNumberOfProcesses) {
   run_or_fail(pipeline_words(language_words(), one, 1, 1, 4, on_gpus() ? 4 : 8, more), folder);
   int steps = 2;
   for (const Shape& shape : possible({{1, 1}, {2, 2}, {2, 4}, {4, 4}})) {
-    // The part of the run with two stages on four processes also gives each stage two chunks of layers.
+    // The run is resumed with other numbers of stages and processes. With two stages on four processes, each stage also
+    // has two chunks of layers.
     Words with_schedule = more;
     if (shape.processes == 4 && shape.stages == 2)
       with_schedule.insert(with_schedule.end(), {"--pipeline_schedule", "interleaved"});

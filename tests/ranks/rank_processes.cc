@@ -11,7 +11,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Returns the layout itself or, on GPUs, one with at most two ranks that processes the same batches per step.
+// Returns the given number of ranks and accumulation steps. On GPUs, if there are more than two ranks, returns a layout
+// of at most two ranks with more accumulation steps, so that a step has the same batches.
 Layout fitting(const Layout& layout) {
   if (!on_gpus() || layout.ranks <= 2) return layout;
   return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}

@@ -88,8 +88,8 @@ TEST(RunOfRanks, ResumesOnAnyNumberOfRanks) {
   expect_near(logged_values(several, "loss"), logged_values(constant, "loss"), kRelative);
 }
 
-// Small gradients are summed in the same order whether the ranks divide the optimizer's states or not. Without clipping, weights
-// and saved states have the same bits.
+// The gradients of this model are so small that all_reduce() adds them in the order of the ranks, as reduce_scatter() does. Without
+// clipping, weights and saved states must therefore have the same bits whether the ranks divide the optimizer's states or not.
 TEST(RunOfRanks, DividedStatesAreSavedAsAWhole) {
   const TestFolder folder("ranks_zero");
   const std::string model = write_tiny_model(folder);
@@ -354,7 +354,8 @@ TEST(RunOfRanks, ConfigurationsOfDeepspeedAndFsdpAreSettings) {
   with_stage.insert(with_stage.end(), {"--resume_from_checkpoint", "True"});
   const ProcessResult resumed = run("deepspeed", 6, with_stage);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  // The product of batch, accumulation and ranks is checked when the number of ranks is known.
+  // DeepSpeed's train_batch_size must equal the product of batch size, accumulation steps and number of ranks. The run
+  // can check that only when it knows the number of ranks.
   std::ofstream(config) << R"({"train_batch_size": 24})";
   const ProcessResult refused = run("refused", 4, {"--deepspeed", config});
   EXPECT_EQ(refused.exit_code, 2) << refused.output;

@@ -155,8 +155,8 @@ TEST_P(Predictions, ScoresAreLogitsOrProbabilities) {
   }
 }
 
-// Rows from standard input must give the same predictions as rows from a file, but without an index column, and
-// no result files.
+// Rows from standard input must give the same predictions as rows from a file. Their output has no index column, and no
+// result files are written.
 TEST_P(Predictions, StandardInputGivesTheRowsOfAFile) {
   const std::vector<Row> of_file = file_rows({"--scores", "logits"});
   const TerminalRun lines = predict({"--test_file", "-", "--scores", "logits"}, GetParam().lines);

@@ -1,6 +1,6 @@
 // Tests the commands that write reports and traces: what they print and which files they leave. Where a browser is installed, reports
-// are also opened in it without a window and measured there: a page must fit into the width of a phone and of a large screen, show a
-// buffer that is pointed at or reached by a key, and load nothing from a network.
+// are also opened in it without a window and measured there: a page must fit into the width of a phone and of a large screen, show
+// the details of a buffer that the mouse points at or that a key selects, and load nothing from a network.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Tests what a new user sees: the commands of the README on a terminal of 80 x 24, without a terminal, and in the locale C,
-// compared with the screens in this folder. Figures that depend on the machine are masked.
+// compared with the screens in this folder. Numbers that depend on the machine are masked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ std::string masked(const std::string& text, bool is_run) {
     if (line.starts_with("device cpu: ")) line = "device cpu: #";
     line = std::regex_replace(line, std::regex("[0-9]+ per second;"), "# per second;");
     if (is_run) {
-      // Names such as fp32 and eval_f1 keep their digits.
+      // Numbers are masked, but digits within names such as fp32 and eval_f1 are kept.
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");

@@ -20,7 +20,8 @@ namespace plimsoll::testing {
 namespace {
 
 std::vector<std::string> environment_of(const RunOptions& options) {
-  // No folder can be created at this path. NVIDIA's driver creates its cache in the home folder, even if that does not exist yet.
+  // HOME is a path at which no folder can be created, because NVIDIA's driver creates its cache in the home folder, even if that
+  // does not exist yet.
   std::vector<std::string> result{"HOME=/dev/null/home", "TERM=xterm-256color"};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;

@@ -47,7 +47,8 @@ Trained run_of(TinyCase test, ChunkedLoss chunked) {
   Trained run;
   int64_t micro = 0;
   for (int64_t step = 1; step <= 2; ++step) {
-    // The update is set before the backward pass, because an optimizer in the backward pass updates there.
+    // The learning rate and the step are set before the backward pass, because with optimizer_in_backward it contains
+    // the updates.
     executor.set_update(1e-1, step);
     for (int64_t a = 0; a < test.accumulation; ++a) {
       TinyBatch batch = testing::tiny_batch(test, {5, 1, 7, 3}, static_cast<uint32_t>(++micro));

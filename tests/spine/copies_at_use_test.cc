@@ -85,8 +85,9 @@ bool has_tie(TinySteps& run) {
   return false;
 }
 
-// One rounding in 2^17 is such a tie. On a CPU none occurs in the weights of this run. On a GPU, which sums
-// in another order, one may occur, and the bits are the same up to that point.
+// One weight in 2^17 is exactly between two bf16 numbers (see above). On a CPU this run has no such weight. On a GPU,
+// which sums in another order, one may occur; the two runs must then have the same bits until the step in which it
+// occurs.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =

@@ -145,10 +145,9 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   expect_equal(fp8, bf16);
 }
 
-// With any pass after the one that inserts fp8 products disabled, and with any initial contents of the arena, a
-// step must compute the same bits. Evaluations, which run in bf16, are not compared: on a GPU the bits of a
-// product depend on whether its addend and its result share memory (matmul_cuda.h), and without the pass
-// in_place they do not.
+// A step must compute the same bits if a pass that runs after the one that inserts fp8 products is disabled, and
+// whatever the arena contained before. Evaluations, which run in bf16, are not compared: on a GPU the bits of a product
+// depend on whether its addend and its result share memory (matmul_cuda.h), and without the pass in_place they do not.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {

@@ -92,9 +92,9 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// In mixed precision, weights are rounded before a product, and all other weights are read in fp32. If all
-// weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same results, from two
-// bytes per weight instead of four.
+// In mixed precision, the weights of matrix products are rounded to 16 bits before each product, and all other weights
+// are read in fp32. If all weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same
+// results, from two bytes per weight instead of four.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};

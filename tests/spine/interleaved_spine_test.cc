@@ -130,8 +130,8 @@ TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   }
 }
 
-// In each pass exactly one value is sent across each boundary between chunks, per direction. The first chunk of
-// the model receives none, and the last chunk sends none.
+// Across each boundary between chunks, the forward pass sends exactly one value to the next chunk, and the backward
+// pass sends exactly one value to the previous chunk.
 TEST(InterleavedPipeline, SendsOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

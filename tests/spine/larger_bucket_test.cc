@@ -85,9 +85,9 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step in exactly this bucket. If `first_id` is given, each batch begins with this token; if only some
-// tokens have labels, with a sequence of it, because a single other token would hardly change the loss at the
-// labelled tokens.
+// Runs one step in exactly this bucket. If `first_id` is given, it replaces the first token of each batch. If only some
+// tokens have labels, it replaces all tokens of the first sequence, because a single other token would hardly change
+// the loss at the labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;

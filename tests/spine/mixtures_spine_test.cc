@@ -126,7 +126,7 @@ Mixture mixture(uint32_t seed) {
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
   std::map<std::string, ExpectedSteps>
-      expected;  // Expected results by a text that names everything on which the results of one rank depend.
+      expected;  // The expected results. The key is a text with everything on which the results of one rank depend.
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

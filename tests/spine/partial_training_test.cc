@@ -1,6 +1,6 @@
 // Tests training only a part of a model, combined with every other method. The results have the same bits whatever
-// the arena contained before, frozen weights do not change and have no gradients or states, and the bits are those of
-// plain training where a method promises that.
+// the arena contained before, frozen weights do not change and have no gradients or states, and a method that promises
+// bit-identical results gives the same bits as a run without it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ struct Outcome {
 };
 
 // Returns the bytes of all persistent buffers that belong to the weight. The 16-bit copies that products read
-// on a GPU are left out, because the first step makes them.
+// on a GPU are left out, because they are computed from the weights only in the first step.
 std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
@@ -103,7 +103,8 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   Outcome outcome;
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
-    executor.set_update(1e-2, step);  // set before the backward pass, which may contain updates
+    executor.set_update(1e-2,
+                        step);  // the backward pass may already contain updates, so this is set before it
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
@@ -158,7 +159,8 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
   EXPECT_EQ(checked, 5 * 9 * 3);
 }
 
-// In fp32, recomputation and updates in the backward pass must not change a bit of partial training.
+// In fp32, recomputation and updates in the backward pass must not change any bit of the results if only a part of the
+// model is trained.
 TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
   int checked = 0;
   for (const Named& part : parts()) {

@@ -221,8 +221,8 @@ TEST(PipelineRanks, KeepActivationsPerMicroBatch) {
   }
 }
 
-// In each pass exactly one value is sent across each boundary between stages, per direction, and all values
-// have the same size.
+// Across each boundary between stages, the forward pass sends exactly one value to the next stage, and the backward
+// pass sends exactly one value to the previous stage. All values have the same size.
 TEST(PipelineRanks, SendOneValuePerBoundaryAndDirection) {
   for (const std::string model_type :
        {"bert", "gpt2", "llama", "modernbert", "roberta", "distilbert", "electra"}) {

@@ -36,7 +36,8 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
   }
 }
 
-// Weights and two moments need 3835 MiB and saved activations 1920 MiB; everything else must be small.
+// The weights of BERT-large and their two AdamW moments need 3835 MiB, and saved activations 1920 MiB; everything else
+// must be small.
 TEST(Plan, BertLargeFitsInto6000MiB) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   EXPECT_LE(plan.arena_bytes, int64_t{6000} << 20);

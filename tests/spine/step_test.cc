@@ -74,8 +74,8 @@ TEST(Step, PreservingPassesKeepEveryBit) {
       // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
       // the pass keeps every bit.
       if (pass.name == "recompute" && test.activations) continue;
-      // Without this pass, the gradients of a chunked loss are computed from the recomputed output of the last
-      // norm, which differs by rounding.
+      // Without the pass loss_with_gradients, the gradients of a chunked loss are computed from the recomputed output
+      // of the last norm, which differs by rounding.
       if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
@@ -356,7 +356,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // set before the backward pass, which may contain updates
+    executor.set_update(1e-2, 1);  // the backward pass may already contain updates, so this is set before it
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(kTrainProgram, Segment::kOptimizer);

@@ -36,7 +36,7 @@ using Tensors = std::map<std::string, std::vector<double>>;
 
 // The results of one rank after some steps.
 struct Result {
-  std::vector<double> losses;  // one per micro-batch of the data-parallel group
+  std::vector<double> losses;  // one loss per micro-batch of the rank's data-parallel group
   std::vector<double> norms;
   Tensors tensors;  // weights and optimizer states
   double evaluation_loss = 0;

@@ -22,7 +22,8 @@ struct TinyCase {
   std::string stop_after_pass = {};
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  double label_share = 1.0;  // if below 1, the head computes only the rows of tokens with a label
+  double label_share =
+      1.0;  // planned fraction of tokens with a label; if below 1, the head computes only the rows of these tokens
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;

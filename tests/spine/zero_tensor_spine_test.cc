@@ -65,7 +65,8 @@ std::vector<MeshCase> divisions() {
   return list;
 }
 
-// With 2 micro-batches per step nothing is accumulated by a data-parallel group of two ranks; with 4, gradients are.
+// With 2 micro-batches per step, each of the two data-parallel ranks runs one, so no gradients are accumulated. With 4
+// they are.
 TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   double share = 0;
   for (const NamedCase& item : zero_cases()) {
@@ -83,8 +84,8 @@ TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Each rank has a slice of its part of a weight that the group divides, and of whole weights a slice. 17 elements is the size from which
-// the tests' plans divide a weight.
+// A tensor-parallel group divides some weights into parts. Of such a weight each rank must store a slice of its own part, and of every
+// other weight a slice of the whole. In the plans of these tests, ZeRO divides weights of at least 17 elements.
 TEST(ZeroInTensorGroups, StoresSlicesOfParts) {
   for (const NamedCase& item : zero_cases()) {
     for (const ZeroStage stage : kStages) {
@@ -98,7 +99,7 @@ TEST(ZeroInTensorGroups, StoresSlicesOfParts) {
                                 (buffer.storage == Storage::kWeight && stage == ZeroStage::kWeights &&
                                  buffer.part_elements() >= 17);
         if (!is_divided) continue;
-        // An element belongs to one of two ranks, in slices of 256 elements.
+        // Two ranks divide the elements; the size of a slice is a multiple of 256 elements.
         const int64_t part = buffer.part_elements();
         const int64_t slice = std::min(part, ((part + 1) / 2 + 255) / 256 * 256);
         EXPECT_EQ(buffer.elements(), slice) << buffer.name;

@@ -109,10 +109,10 @@ struct Limit {
 
 enum class Verdict : uint8_t {
   kOk,
-  kNothingCompared,  // there were no elements
+  kNothingCompared,  // the tensors had no elements
   kWroteOutside,     // a guard zone changed
   kUnwritten,  // poison instead of a value: the element was not written, or was computed from unwritten memory
-  kNotFinite,   // only one of the two is NaN or infinite, or infinities differ in sign
+  kNotFinite,   // only one of the two values is NaN or infinite, or infinities differ in sign
   kMostlyZero,  // more than half of the results are zero
   kTooFar,      // error beyond the limit
   kBitsDiffer,  // a bit differs; only compare_bits() returns this
@@ -152,7 +152,7 @@ Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Li
 struct Compared {
   int64_t num_within = 0;    // number of comparisons that allow an error up to a limit
   int64_t num_bits = 0;      // number of comparisons bit for bit
-  double worst_share = 0.0;  // 1 means an error as large as its limit
+  double worst_share = 0.0;  // largest error as a fraction of its limit; 1 means that they are equal
 };
 // Returns the counts since the last call and resets them.
 Compared take_compared();

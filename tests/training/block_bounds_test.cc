@@ -94,7 +94,8 @@ TEST(BlockBounds, ScalingGradientsLeavesWhatLiesBehindThem) {
   num_of_three_labels = 0;
   EXPECT_TRUE(after_three_of_four(folder, true) == together);
   EXPECT_EQ(num_damaged, 0);
-  // With three labels, the classifier's bias, its gradient and its states have this size.
+  // With three labels, at least four tensors have three fp32 numbers each: the classifier's bias, its gradient and its
+  // two states.
   if (kHasGuards) {
     EXPECT_GE(num_of_three_labels, 4);
   }

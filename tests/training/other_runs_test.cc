@@ -113,7 +113,8 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate = 3.0;  // so large that the loss grows, and the first evaluation remains the best
+  arguments.learning_rate =
+      3.0;  // this rate is so large that the loss grows and the first evaluation remains the best
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {

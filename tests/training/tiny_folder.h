@@ -27,8 +27,8 @@ class TestFolder {
 // Writes FOLDER/model/config.json of a tiny BERT. Returns the folder.
 std::string write_tiny_model(const TestFolder& folder, double dropout = 0.1);
 
-// Returns arguments for twelve steps of two micro-batches on dummy data, with dropout and random order, and a
-// save after each.
+// Returns arguments for twelve steps of two micro-batches on dummy data, with dropout and random order. The run saves a
+// checkpoint after each step.
 Arguments tiny_arguments(const std::string& model, const std::string& output_dir);
 
 // Adds a vocabulary to the model and writes a data file with two labels. Its rows have 1 to 20 words of one

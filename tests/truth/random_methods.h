@@ -19,9 +19,9 @@ inline void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
 
-// Returns the arguments for precision and optimizer, which depend only on the number. Consecutive numbers reach
-// every pair of a precision (six on a GPU) and an optimizer (thirteen). All other methods can be combined with
-// them.
+// Returns the arguments for precision and optimizer, which depend only on `number`, the number of the run. Consecutive
+// numbers reach every pair of a precision (six on a GPU) and an optimizer (thirteen). All other methods can be combined
+// with them.
 Words method_words_of(RunsOn device, uint64_t number);
 
 // Draws arguments for the other methods: accumulation, clipping, updates in the backward pass, recomputation,
@@ -29,7 +29,8 @@ Words method_words_of(RunsOn device, uint64_t number);
 // gradients.
 Words draw_method_arguments(RunsOn device, Draw& draw);
 
-// Returns arguments of `plimsoll eval` on a GPU. The number determines the 16-bit type of the weights.
+// Returns arguments of `plimsoll eval` on a GPU. `number`, the number of the run, determines the 16-bit type of the
+// weights.
 Words evaluation_words_of(uint64_t number);
 
 }  // namespace plimsoll::testing
