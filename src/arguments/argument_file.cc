@@ -116,7 +116,7 @@ class Source {
   if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
   if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
     const size_t end = what.find("; expected ", begin);
-    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the "; " before "last read: "
+    const size_t from = begin >= 2 ? begin - 2 : begin;  // the "; " before "last read: " is removed too
     what.erase(from, end == std::string::npos ? std::string::npos : end - from);
   }
   throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,

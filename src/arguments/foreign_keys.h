@@ -34,7 +34,7 @@ enum class KeyUse : uint8_t {
 
 // A key of a configuration of another program.
 struct ForeignKey {
-  // such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
+  // full name of the key, such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
   std::string_view path;
   KeyType type;
   KeyUse use;

@@ -76,7 +76,8 @@ class DataReading {
  private:
   void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // Reads a file. All files must have the columns of the first one that is read. A GLUE task determines the names of its columns itself.
+  // Reads a data file. All files must have the columns of the first one that is read. A GLUE task determines the names of its columns
+  // itself.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
     if (path == "-") {

@@ -55,7 +55,7 @@ std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, con
                                                  const PlanRequest& request);
 
 struct CustomMatmul {
-  std::string_view kernel = {};  // name of the implementation
+  std::string_view kernel = {};  // name of the kernel implementation
   int64_t count = 0;             // number of ops with this matrix product
   bool is_part =
       // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.

@@ -71,7 +71,7 @@ struct TimedTransfer {
   uint32_t end = 0;
   Queue queue = Queue::kToHost;
   double bytes = 0;  // bytes moved by a copy, or bytes that each rank sends in a collective operation
-  // which collective operation, if `queue` is kCommunication
+  // the kind of collective operation, if `queue` is kCommunication
   Collective collective = Collective::kAllReduce;
   MeshAxis axis = MeshAxis::kData;  // axis of the mesh along which the participating ranks differ
   bool uses_disk = false;           // true for a copy from or to a disk

@@ -129,7 +129,7 @@ struct StageChunk {
 struct StagePlan {
   // the layers of the stage; if it has several chunks, those of the first
   int64_t first_block = 0, num_blocks = 0;
-  std::vector<StageChunk> chunks = {};         // empty if the stage has only one chunk
+  std::vector<StageChunk> chunks = {};         // the chunks of the stage; empty if it has only one
   std::vector<PersistentBuffer> tensors = {};  // weights and optimizer states that the stage stores
   std::map<std::string, SplitWeight> split_weights = {};
   int64_t num_slots = 1;  // same as ProgramPlan::num_slots of the training program
@@ -150,7 +150,8 @@ struct StagePlan {
 struct Plan {
   PlanRequest request = {};
   WeightList weights = {};
-  std::vector<WeightCopy> weight_copies = {};  // copies are valid after loading and after each update
+  // 16-bit copies of weights; valid after loading and after each update
+  std::vector<WeightCopy> weight_copies = {};
   std::map<std::string, SplitWeight> split_weights =
       // The key is the name of the weight. No buffer has this name, because the weight consists of two buffers.
       {};
@@ -171,7 +172,7 @@ struct Plan {
   int64_t disk_bytes = 0;  // size of the file on the disk; zero if nothing is stored there
   // host memory of the request, plus what libraries of the chosen kernels may allocate
   HostMemory host = {};
-  GpuConstant gpu_constant = {};  // all zero on a CPU
+  GpuConstant gpu_constant = {};  // GPU memory outside the arena; all zero on a CPU
   double build_ms = 0;
   // all stages of a pipeline, including this one; empty without a pipeline
   std::vector<StagePlan> stages = {};

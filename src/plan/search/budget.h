@@ -26,7 +26,7 @@ struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
   std::vector<RecomputeOutcome> policies =
-      {};             // results for the policies none, cheap and full, for comparison
+      {};             // the results of the policies none, cheap and full, for comparison
   int num_plans = 0;  // number of plans of the whole model that the search made
 };
 

@@ -325,8 +325,8 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
 struct PlannedSet {
   MethodSet set = {};
   FitShape shape = {};
-  int64_t bytes = 0;  // lower bound of the time
-  double ms = 0;      // estimated time if unused memory is used for early copies
+  int64_t bytes = 0;  // bytes if states and activations are copied as late as possible
+  double ms = 0;      // estimated time per sample if unused memory is used for early copies
 };
 
 // Searches exhaustively: plans every set of methods with every split of the batch, and skips none because of a bound.
@@ -518,7 +518,7 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
   }
 }
 
-// The result does not depend on the thread that finds it.
+// A set that cannot be planned must be reported with the reason, for any number of threads.
 TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   PlanRequest request = small_request_on_gpu();
   request.model.freeze = {"*"};

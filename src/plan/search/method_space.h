@@ -44,7 +44,7 @@ class MethodSpace {
   // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // The first is the empty set: the run without additional methods.
+  // Returns the base sets. The first one is the empty set: the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. Sets with recomputation recompute whole
   // layers here, not as much as a budget requires.

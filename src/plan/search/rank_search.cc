@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of elements of the model's weights.
+// The number of elements of the trained and of the frozen weights of the model.
 struct WeightElements {
   int64_t trained = 0;
   int64_t frozen = 0;
@@ -87,7 +87,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   return words;
 }
 
-// Searches one division of the model among the ranks. An object is used by one thread.
+// Searches for the fastest run with one division of the model among the ranks. An object is used by one thread.
 class DivisionSearch {
  public:
   DivisionSearch(const RunSpec& run, const RankQuestion& question, const RankDivision& division,
@@ -160,7 +160,8 @@ class DivisionSearch {
     if (result_.smallest_bytes == 0 || bytes < result_.smallest_bytes) result_.smallest_bytes = bytes;
   }
 
-  // Plans the splits with a policy, and adds the fastest one that fits to the answers. Leaves in `open` those that do not fit.
+  // Plans the splits of the batch in `open` with a policy. Adds the fastest split that fits to the answers, and keeps in `open` only
+  // those that do not fit.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
     // Plans two stages of a pipeline: the first one, which stores the activations of the most micro-batches, and the last one, which has

@@ -23,7 +23,7 @@ struct RankQuestion {
 // One way to divide the model and its training among the ranks.
 struct RankDivision {
   int64_t tensor_size = 1;
-  bool sequence_parallel = false;  // can be true only if tensor_size is above 1
+  bool sequence_parallel = false;  // true if sequence parallelism is used; requires a tensor_size above 1
   int64_t pipeline_size = 1;
   ZeroStage zero_stage = ZeroStage::kNone;
   // Returns the arguments, such as "--tp_size 2 --sequence_parallel True", "--pp_size 4 --zero_stage 1" or "--zero_stage 0".
@@ -54,7 +54,7 @@ struct RankRefusal {
 };
 
 struct RankSearch {
-  std::vector<RankAnswer> answers = {};  // fastest first
+  std::vector<RankAnswer> answers = {};  // the runs that fit, fastest first
   std::vector<RankRefusal> refused = {};
   int64_t num_choices = 0;  // number of combinations of division, policy and split of the batch
   int64_t num_pruned =

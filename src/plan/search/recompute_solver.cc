@@ -13,7 +13,7 @@ namespace {
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
-  uint32_t before = 0;  // index of the partial solution for the previous blocks
+  uint32_t before = 0;  // index of the partial solution for the previous blocks that this one extends
   uint32_t option = 0;
 };
 
