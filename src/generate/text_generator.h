@@ -98,7 +98,7 @@ class TextGenerator {
     std::span<const int32_t> tokens;
   };
   NextScores& run(std::span<const NewTokens> rows);
-  // Runs the model over one new token per sequence, and adds this to the statistics.
+  // Runs the model over one new token per sequence, and adds this work to the statistics.
   NextScores& decode(std::span<const NewTokens> rows);
   bool is_stopped() const { return stop_ != nullptr && stop_->load(); }
 

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 // The input of the prediction: everything that determines which buckets a run uses how often. Owns the lengths of the rows.
 struct CountedRun {
-  // The purpose of the run. For kPlan the count assumes that no data is read.
+  // the purpose of the run; kPlan only if no data is read
   RunPurpose purpose = RunPurpose::kTrain;
   Arguments arguments = {};
   SamplerOptions sampler = {};

@@ -51,7 +51,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     const std::string& first = newest.skipped.front().path;
     if (const std::string foreign = describe_foreign_checkpoint(files, first); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}: {}", wanted, first, foreign);
-    // The run is refused, because starting from the beginning would overwrite checkpoints that the user may be able to repair.
+    // If all checkpoints are damaged, the run is refused, because starting from the beginning would overwrite checkpoints that the
+    // user may be able to repair.
     throw_error(ErrorCode::kBadData,
                 "{}: all {} checkpoints in this folder are damaged; the newest, {}: {}. Restore one from a "
                 "copy, or leave --resume_from_checkpoint out to start from the beginning",

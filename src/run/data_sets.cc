@@ -480,7 +480,7 @@ class DataReading {
     return data;
   }
 
-  // Encodes the labels of a split whose tokens have been read already.
+  // Encodes the labels of a split of the data (training, validation or test) whose tokens have been read already.
   Labels encode(const TextSplit& split, const Dataset& data) const {
     if (!split.has_words()) return encode_labels(split, data_.labels, LabelUse::kRequired);
     return token_labels(encode_word_labels(split, data_.labels), data.tokens, data.word_starts);

@@ -187,7 +187,7 @@ void ReadingMemory::note(int64_t more_bytes) {
 
 void ReadingMemory::add_table(const TextSplit& text) {
   // Reading a table has one peak while its file is parsed, and another one when the table and the list of its rows are complete. The
-  // larger one counts.
+  // larger one is used.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }

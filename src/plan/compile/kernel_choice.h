@@ -19,7 +19,7 @@ KernelTarget kernel_target(const PlanRequest& request);
 // Checks --kernels, which forces implementations: removes from `names` every implementation that an op of the given programs uses. Call
 // it for all programs of a run (in a pipeline, those of all stages). The names that are left have no effect.
 void remove_used_kernels(std::vector<std::string>& names, const Programs& programs);
-// Reports implementations of --kernels that no op uses. Errors: kUsage if a name is left.
+// Reports implementations of --kernels that no op uses. Errors: kUsage if `names` is not empty.
 void refuse_unused_kernels(const std::vector<std::string>& names);
 
 class KernelChoice {

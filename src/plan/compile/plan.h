@@ -197,7 +197,7 @@ struct Plan {
   // Returns the bytes of memory that the run needs on the device, arena included: memory of the process on a CPU, memory of the GPU on a
   // GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
-  // Returns true if the plan is within the request's limit, or the request has none.
+  // Returns true if the plan is within the memory limit of the request, or the request has none.
   bool fits() const { return !request.memory_limit_bytes || total_bytes() <= *request.memory_limit_bytes; }
   // Returns the bytes of host memory that the process uses.
   int64_t host_bytes() const {

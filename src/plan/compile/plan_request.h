@@ -192,7 +192,7 @@ struct RankOptions {
   int64_t data_size() const { return count / (tensor_size * pipeline_size); }
   bool divides_rows() const { return sequence_parallel && tensor_size > 1; }
   // The tokens of a bucket are rounded up to a multiple of this number, so that each rank gets the same number of rows, a multiple of 8.
-  // Its part then begins at a multiple of 16 bytes, and at the start of a block of random numbers.
+  // The part of each rank then begins at a multiple of 16 bytes, and at the start of a block of random numbers.
   int64_t row_multiple() const { return divides_rows() ? 8 * tensor_size : 1; }
   bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
   int64_t num_chunks_of_model() const { return pipeline_size * chunks; }

@@ -59,7 +59,7 @@ struct Offer {
 class Offers {
  public:
   // The schedules may use `most_bytes` of transient memory on the device. If it is 0, they may use the bytes of the plan with the latest
-  // transfers, plus a share to make the step faster.
+  // transfers, plus the share by which early transfers may raise them.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;

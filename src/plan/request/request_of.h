@@ -21,7 +21,8 @@ namespace plimsoll {
 // batch has at most as many tokens as the largest batch that was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
-// Sizes that no argument sets. Tests with small models use smaller ones.
+// Thresholds for sizes that no argument sets: the elements that one update op processes, and the bytes of a value that is worth
+// offloading. Tests with small models use smaller ones.
 struct SizeThresholds {
   int64_t elements_at_once = UpdateOptions().elements_at_once;
   int64_t least_offloaded_bytes = OffloadOptions().least_bytes;

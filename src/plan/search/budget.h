@@ -1,6 +1,6 @@
 // Chooses which values the backward pass recomputes: either the fastest choice that fits into a number of bytes, or the choice that needs
-// the fewest bytes within a given increase of the time of a step. Every figure comes from a plan that was made with the choice. Pure;
-// thread-safe.
+// the fewest bytes within a given increase of the time of a step. The reported memory and times are those of a plan that was made with
+// the choice. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, these
-// figures are bounds.
+// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, they
+// are only bounds.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound of the bytes that the plan needs
   int64_t least_bytes = 0;  // estimate of the smallest possible bytes: those with full recomputation

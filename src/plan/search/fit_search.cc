@@ -127,8 +127,8 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // Enters a set into the queue, which is sorted by the smallest bound of the time among the splits that `counts` accepts. Returns false
-  // if it accepts no split.
+  // Enters a set into the queue, which is sorted by a lower bound of the time: the smallest one among the splits of the batch for which
+  // `counts` returns true. Returns false if there is no such split.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
     std::optional<double> bound;

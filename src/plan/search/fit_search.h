@@ -36,7 +36,7 @@ struct FitQuestion {
   int num_threads = 1;  // number of threads that plan in parallel; answers do not depend on it
 };
 
-// The best run with one set of training methods. Every figure comes from a plan that build_plan() made for exactly this run.
+// The best run with one set of training methods. Its memory and times are those of a plan that build_plan() made for exactly this run.
 struct FitAnswer {
   MethodSet set = {};
   ExtentOfChange extent = {};

@@ -133,8 +133,8 @@ class DivisionSearch {
     }
   }
 
-  // Removes the splits with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless there are no
-  // others.
+  // Removes the splits of the batch with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless
+  // there are no others.
   void leave_short_pipelines_out(std::vector<FitShape>& splits) const {
     const int64_t stages = division_.pipeline_size;
     if (stages == 1 || splits.empty()) return;
@@ -142,8 +142,8 @@ class DivisionSearch {
     std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
-  // Removes the splits that cannot fit with any policy. The lower bound depends on accumulation, because this determines the type of
-  // gradients.
+  // Removes the splits of the batch that cannot fit with any policy. The lower bound depends on accumulation, because this determines
+  // the type of gradients.
   void prune(std::vector<FitShape>& splits, int64_t num_policies) {
     if (!own_.memory_limit_bytes) return;
     const auto is_too_large = [&](const FitShape& shape) {

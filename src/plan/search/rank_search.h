@@ -31,7 +31,8 @@ struct RankDivision {
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
 
-// The fastest way to split the batch for a division and a recomputation policy. All figures come from build_plan().
+// The fastest way to split the batch for a division and a recomputation policy. Its memory and times are those of a plan that
+// build_plan() made.
 struct RankAnswer {
   RankDivision division = {};
   RecomputePolicy recompute = RecomputePolicy::kCheap;

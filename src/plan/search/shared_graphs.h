@@ -50,7 +50,7 @@ class SharedGraphs {
   static Part part_of(Group<Part>& group, const Make& make);
 
   const ChunkedGraphs chunked_;
-  std::mutex mutex_;  // guards the lists of groups; each group has its own mutex for its part
+  std::mutex mutex_;  // protects the lists of groups; each group has its own mutex for its part
   Groups<GradientGraph> gradients_;
   Groups<PlanGraphs> training_;  // first part of the training program, with its weights
   Groups<ProgramPlan> evaluation_;

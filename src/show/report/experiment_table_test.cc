@@ -171,7 +171,7 @@ TEST(ExperimentRuns, MedianMaximumAndSpread) {
   add(2, 6);
   EXPECT_NEAR(*speed_spread(figures), 5 / 10.5, 1e-12);
   add(11, 6);
-  // The spread ignores the slowest run (2, an outlier) and the fastest run (12).
+  // The spread ignores the slowest run (with the speed 2, an outlier) and the fastest run (12).
   EXPECT_EQ(figures.samples_per_s, 11);
   EXPECT_NEAR(*speed_spread(figures), 0.5 / 11, 1e-12);
   EXPECT_EQ(figures.speeds, (std::vector<double>{10, 12, 11, 2, 11}));

@@ -1,5 +1,4 @@
-// Formats figures for people, and texts with a given width. Pure; thread-safe. Nothing here depends on the
-// locale.
+// Formats numbers for people, and texts with a given width. Pure; thread-safe. Nothing here depends on the locale.
 #pragma once
 
 #include <cstdint>
