@@ -261,7 +261,7 @@ void RunEvents::open(const Arguments& arguments, std::string_view command) {
         name + ": the file descriptor --event_fd " + std::to_string(*arguments.event_fd) +
             " is no socket, and replies need one; pass an end of socketpair(), or omit --event_replies");
   }
-  // The run must continue if the reader has closed its end.
+  // Without SIGPIPE, the run continues if the reader has closed its end.
   std::signal(SIGPIPE, SIG_IGN);
   stream_ = std::make_unique<Stream>(Stream{.lines = std::move(lines), .replies = replies});
   stream_->send("start", {{"command", command}, {"output_dir", arguments.output_dir}});

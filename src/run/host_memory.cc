@@ -200,7 +200,7 @@ void ReadingMemory::add_part(const TextSplit& part) {
 }
 
 void ReadingMemory::add_data(const Dataset& data) {
-  // Tokens are stored in parts, which are joined at the end; lengths and labels grow by doubling.
+  // Tokens are stored in parts, which are joined at the end; the arrays of lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
 }

@@ -43,8 +43,8 @@ class KernelChoice {
   std::vector<Selection> selections_;
 };
 
-// Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and
-// those that kernels of this program compute. Thread-safe: pure functions.
+// Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and those that
+// Plimsoll's own kernels compute. Thread-safe: pure functions.
 
 struct LibraryMatmul {
   PlannedMatmul matmul = {};

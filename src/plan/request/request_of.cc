@@ -206,8 +206,8 @@ void require_groups_of_ranks(int64_t ranks, int64_t size, const std::string& set
       settings, ranks, ranks == 1 ? "process" : "processes", parts, size);
 }
 
-// Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage
-// for a library of another kind of device.
+// Returns how the ranks of a run exchange gradients. GPUs of one machine map each other's memory if they can. Errors: kUsage if
+// --ddp_backend names a library that this kind of device does not use.
 RankOptions ranks_of(const Arguments& arguments, const DeviceOptions& device) {
   RankOptions ranks{
       .count = num_ranks(arguments), .tensor_size = arguments.tp_size, .pipeline_size = arguments.pp_size};

@@ -31,8 +31,9 @@ struct SizeThresholds {
 // Measured rates of the device, of links and of disks; empty without measurements.
 struct Calibrations {
   CpuCalibration cpu = {};
-  LinkCalibration links = {};  // measured for this number of ranks; with NCCL, either with or without P2P
-  DiskRates disk = {};         // rates of the disk that --offload_optimizer nvme:FOLDER names
+  // times of exchanges for this number of ranks; with NCCL, those with or those without P2P
+  LinkCalibration links = {};
+  DiskRates disk = {};  // rates of the disk that --offload_optimizer nvme:FOLDER names
 };
 
 // The number of buckets for which a GPU captures CUDA graphs during the run.

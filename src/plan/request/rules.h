@@ -17,8 +17,8 @@ struct RequestRemarks {
   std::vector<std::string> warnings = {};
 };
 
-// Returns the data types that the arguments ask for on this device. Errors: kUsage for types that the device does
-// not have, and for arguments that contradict each other.
+// Returns the data types that the arguments ask for on this device. Errors: kUsage for types that the device cannot compute, and for
+// arguments that contradict each other.
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 

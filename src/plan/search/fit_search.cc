@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kSetsAtOnce = 8;
 // A method is worth adding to a set only if the step time with it, divided by the time without it, is at most this.
 constexpr double kWorthHaving = 0.995;
-// A method is only planned if a lower bound of that ratio is at most this.
+// A method is only planned if a lower bound of the step time with it, divided by the time without it, is at most this.
 constexpr double kWorthLooking = 0.99;
 // Limits for choosing individual values to recompute, which takes a tenth of a second per choice: the largest number of choices per set
 // of methods, and the largest number of sets in which a budget replaces checkpointing.

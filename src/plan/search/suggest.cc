@@ -214,9 +214,8 @@ class Search {
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
-    run.arguments.recompute =
-        // with the default value, kCheap does not count as a policy that the user chose
-        Arguments().recompute;
+    // With the default value, kCheap does not count as a policy that the user chose.
+    run.arguments.recompute = Arguments().recompute;
     return run;
   }
 
