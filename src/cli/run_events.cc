@@ -162,8 +162,8 @@ class LogitsMetric : public Metric {
   LogitsMetric(std::string folder, RunEvents::Stream* stream) : folder_(std::move(folder)), stream_(stream) {}
 
   std::string name() const override { return "logits_of_reader"; }
-  // While the reader replies to evaluations, its replies determine the names of the metrics. After it has closed its
-  // end, it reports none.
+  // While the reader replies to evaluations, its replies determine the names of the metrics. After the reader has closed its end,
+  // this metric reports no names.
   bool has_fixed_names() const override { return !asks(); }
   double value() const override { return 0; }
 

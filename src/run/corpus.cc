@@ -441,7 +441,7 @@ class CorpusReading {
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};
-    // The tokens are copied, because tokens in memory that both sets shared would be counted twice.
+    // The tokens are copied. If both sets shared tokens in memory, the estimate of memory would count them twice.
     if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});

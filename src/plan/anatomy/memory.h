@@ -63,9 +63,8 @@ struct ConstantLine {
 };
 
 struct MemoryAnatomy {
-  std::vector<PhaseMemory> phases =
-      // the memory of each phase, in the order of Phase; contains kResume only if it differs from kLoad
-      {};
+  // the memory of each phase, in the order of Phase; contains kResume only if it differs from kLoad
+  std::vector<PhaseMemory> phases = {};
   std::vector<PeakPlace> peaks = {};  // the peak of each program, the training program first
   size_t largest = 0;                 // index into `phases` of the phase that needs the most memory
   // the parts of the memory outside the arena; their sum is constant_bytes

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Requests that use the same graphs may differ in these fields only.
+// The fields in which requests may differ although they use the same graphs.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};

@@ -142,7 +142,7 @@ struct StagePlan {
   // evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
-  // collective operations between stages in the training program, in order
+  // collective operations between stages in the training program, in the order of its ops
   std::vector<StageExchange> exchanges = {};
   std::vector<ScheduleEntry> step_schedule = {};
 };
@@ -153,7 +153,7 @@ struct Plan {
   // 16-bit copies of weights; valid after loading and after each update
   std::vector<WeightCopy> weight_copies = {};
   std::map<std::string, SplitWeight> split_weights =
-      // The key is the name of the weight. No buffer has this name, because the weight consists of two buffers.
+      // The weights that are stored in two buffers each, by the name of the weight. Neither buffer has this name.
       {};
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};

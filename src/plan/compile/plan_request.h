@@ -81,7 +81,7 @@ struct UpdateOptions {
   bool in_backward = false;
   // Stores optimizer states in host memory, and also the parts of weights that only updates read.
   bool offload_states = false;
-  // With `offload_states`: stores them in a file on a disk instead of host memory.
+  // With `offload_states`: stores the states in a file on a disk instead of host memory.
   bool states_on_disk = false;
   // The largest number of elements that one update op processes with `offload_states`, and the largest group of rows of an embedding
   // table's gradient if the gradient is computed some rows at a time. 2 Mi elements have 16 MiB of AdamW moments. Copying these to the
@@ -213,8 +213,8 @@ struct GraphRequest {
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
-// The sizes of batches. A bucket is the size of the largest batch of the run's data in its order, or batch size x maximum length if the
-// data is not known.
+// The sizes of batches. A bucket is the size of the largest batch that results from the run's data and its order, or batch size x maximum
+// length if the data is not known.
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};

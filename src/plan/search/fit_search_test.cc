@@ -134,8 +134,8 @@ int expect_alike(const std::vector<PlanRequest>& requests,
   return num_alike;
 }
 
-// Requests that are said to share graphs must really have equal graphs. Requests that differ only in fields without effect on graphs
-// should share them.
+// Requests for which a function such as share_begun_graphs() returns true must really have equal graphs. Requests that differ only in
+// fields without effect on graphs should share them.
 TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   const std::vector<PlanRequest> requests = different_requests();
   std::vector<std::string> texts, gradients, evaluations;
