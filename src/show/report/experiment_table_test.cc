@@ -96,7 +96,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
                             "\n  per_device_train_batch_size=8 fp16=0\n"})
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
-  // Long arguments must not move the figures out of their columns.
+  // Long arguments must not move the numbers out of their columns.
   const size_t first = table.find("   12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
@@ -282,7 +282,7 @@ TEST(ExperimentPicture, HasThePeersBars) {
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // Trainer did not run three of the rows. Each of them has this text in both panels.
+  // Trainer did not run three of the rows. For each of them, both panels show this text instead of a bar.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 
