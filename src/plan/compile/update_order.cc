@@ -104,7 +104,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first candidate for which the layout fits, or an empty one.
+  // Returns the first candidate whose schedule has a layout that fits into the memory, or an empty candidate.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
