@@ -29,7 +29,7 @@ DownloadCallback& silent_callback() {
 
 }  // namespace
 
-// The objects that a download needs. Each one uses those before it.
+// The objects that a download needs, in the order of their construction: each one uses those before it.
 struct HubSession {
   HubSession(const DownloadRequest& request, const Environment& environment, DownloadCallback* callback)
       : pace(callback != nullptr ? *callback : silent_callback()),

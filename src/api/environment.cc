@@ -24,7 +24,7 @@ constexpr const char* kVariables[] = {
     "HUGGINGFACE_HUB_CACHE",
     "XDG_CACHE_HOME",
     "HOME",
-    // downloads from the hub
+    // variables that configure downloads from the Hugging Face Hub
     "HF_ENDPOINT",
     "HF_TOKEN",
     "HUGGING_FACE_HUB_TOKEN",
@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // torchrun; with other launchers, the variables with the address of the ranks' store are used too
+    // Torchrun's variables of a rank. With other launchers, the variables with the address of the ranks' store are used too.
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

@@ -31,7 +31,7 @@ BuildFacts build_facts();
 
 struct SystemFacts {
   std::string kernel = {};        // name and version of the kernel: "Linux 6.1.0"
-  std::string architecture = {};  // such as "x86_64"
+  std::string architecture = {};  // architecture of the CPU, such as "x86_64"
   std::string distribution = {};  // PRETTY_NAME of os-release; "" if the system has none
   std::string c_library = {};     // name and version of the C library: "glibc 2.36"
 };

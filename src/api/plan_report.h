@@ -1,4 +1,4 @@
-// Converts a plan to the report that the public API returns: texts and sums. Pure; thread-safe.
+// Converts a plan to the report that the public API returns: texts, and sums of memory and time. Pure; thread-safe.
 #pragma once
 
 #include "plan/compile/plan.h"

@@ -20,7 +20,7 @@ namespace plimsoll {
 
 struct Batch::Impl {
   MicroBatch batch;
-  Dataset rows = {};            // the rows, if the batch was made by make_batch()
+  Dataset rows = {};            // the rows of the batch, if it was made by make_batch()
   const void* owner = nullptr;  // the Trainer that made the batch
   bool has_labels = true;
   int64_t batches_per_epoch = 1;
@@ -57,7 +57,7 @@ struct Trainer::Impl {
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::atomic<bool> stop{false};
-  std::unique_ptr<TrainLoop> loop;  // the most recent call of train()
+  std::unique_ptr<TrainLoop> loop;  // the training loop of the most recent call of train()
   std::string loaded;
   // metrics of the memory of the initialization, until they are added to the first reported phase
   MetricMap init_metrics;

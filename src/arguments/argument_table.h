@@ -24,7 +24,7 @@ using ArgumentMember =
                  std::optional<double> Arguments::*, StringList Arguments::*, KeyValues Arguments::*>;
 
 struct Setting {
-  ArgumentInfo info;  // default_text is filled in only in argument_table()
+  ArgumentInfo info;  // `default_text` is empty except in the result of argument_table()
   ArgumentMember member;
 
   // Returns true if the setting takes either no value or True or False on the command line.
@@ -45,7 +45,7 @@ enum class NameKind : uint8_t { kOld, kPeft };
 // An alternative name of a setting, such as a name that earlier Transformers versions used.
 struct OldName {
   std::string_view name;
-  std::string_view replacement;  // empty if the setting is ignored
+  std::string_view replacement;  // name of the setting that replaces the old one; empty if it is ignored
   // The value that the replacement gets if a flag with the old name is true. If empty, the value is passed on
   // unchanged.
   std::string_view true_value;

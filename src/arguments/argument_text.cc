@@ -1,4 +1,5 @@
-// Formats settings for people: --help, the documentation page, resolved values, JSON and differences.
+// Formats settings for people: --help, the documentation page, resolved values, JSON and differences between
+// settings.
 #include <algorithm>
 #include <iterator>
 #include <set>

@@ -1,4 +1,4 @@
-// Tests the texts made from settings: help, the documentation page, dumps and differences.
+// Tests the texts made from settings: help, the documentation page, dumps, and differences between settings.
 #include <gtest/gtest.h>
 
 #include <fstream>

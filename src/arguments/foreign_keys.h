@@ -25,16 +25,16 @@ enum class KeyType : uint8_t {
 // The use of the value of a key. If the value is null or, except for sections, "auto", the corresponding argument of
 // the command line determines the setting.
 enum class KeyUse : uint8_t {
-  kSets,      // sets a setting; if the user gave another value for the setting, this is an error
-  kEquals,    // its value must be equal to that of a setting
+  kSets,      // sets a setting; if the user gave the setting another value, this is an error
+  kEquals,    // the value of the key must be equal to that of a setting
   kSize,      // states, together with other keys, how many ranks there are and what they divide
-  kNoEffect,  // has no effect, and a note says so
+  kNoEffect,  // the key has no effect, and a note says so
   kRefused,   // any value that is not in `values` is an error
 };
 
 // A key of a configuration of another program.
 struct ForeignKey {
-  // such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
+  // full name of the key, such as "zero_optimization.stage"; "compile.*" means all other keys of the section compile
   std::string_view path;
   KeyType type;
   KeyUse use;

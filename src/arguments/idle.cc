@@ -68,8 +68,8 @@ std::string of_evaluations(const Arguments& a) {
   return "without --eval_strategy steps or epoch";
 }
 
-// The rules, in the order in which the settings are declared. They do not report an interval of 0, because it disables
-// an action and so has an effect.
+// The rules that find settings without effect, in the order in which the settings are declared. They do not report an
+// interval of 0, because it disables an action and so has an effect.
 constexpr IdleRule kRules[] = {
     {"max_seq_length",
      [](const Arguments& a) -> std::string {

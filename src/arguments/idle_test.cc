@@ -14,7 +14,7 @@ using Words = std::vector<std::string>;
 
 struct Case {
   Words idle;        // settings that have no effect in this case
-  Words more;        // other settings, which are the reason
+  Words more;        // other settings, because of which those in `idle` have no effect
   Words counts;      // settings with which the settings in `idle` have an effect
   std::string note;  // the expected note after the name of the setting
 };

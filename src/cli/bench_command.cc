@@ -320,8 +320,8 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // Stores the reason why a row has no figures: the error in its arguments, or the exit code and the last message of a
-  // run that failed. `bench` then continues with the next row. A loss that is not finite is a result of the row's
+  // Stores the reason why a row has no measurements: the error in its arguments, or the exit code and the last message
+  // of a run that failed. `bench` then continues with the next row. A loss that is not finite is a result of the row's
   // arguments; any other failure is reported at the end.
   void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");

@@ -61,7 +61,7 @@ int run_bench_links(const BenchWords& read, const std::vector<std::string>& word
   const auto num_ranks = static_cast<int>(arguments.nproc_per_node);
   if (const int code = start_ranks(num_ranks, words); code != 0 || !ranks_use_gpus(arguments)) return code;
   if (!has_nccl() || process_environment().contains("NCCL_P2P_DISABLE")) return 0;
-  // NCCL reads its variables once per process, so this variable must be set before NCCL is opened.
+  // A process reads NCCL_P2P_DISABLE only when it opens NCCL, so it must be set before the ranks start.
   setenv("NCCL_P2P_DISABLE", "1", 1);
   return start_ranks(num_ranks, words);
 }

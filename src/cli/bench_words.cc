@@ -81,7 +81,7 @@ std::string own_peer_script() {
   throw Error(ErrorCode::kUsage, said + "\ngive its path with --peer_script");
 }
 
-// Refuses --dry_run: a dry run measures nothing, so the rows would have no figures.
+// Refuses --dry_run: a dry run measures nothing, so the rows would have neither speed nor memory.
 void refuse_dry_run(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const bool is_off = i + 1 < words.size() && (words[i + 1] == "False" || words[i + 1] == "false");

@@ -37,9 +37,9 @@ int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
 int run_schema(const std::vector<std::string>& words);
 
-// Warnings and notes about a command line. They are delayed because the first line of a run names the device
-// and because the end of a plan's output is read first. They are printed at the latest when this object is
-// destroyed, before the message of an error that ends the command.
+// Warnings and notes about a command line, which are printed later than they occur: the first line of a run must name the device,
+// and after a plan a user reads the last lines first. They are printed at the latest when this object is destroyed, before the
+// message of an error that ends the command.
 class Remarks {
  public:
   Remarks(std::vector<std::string> warnings, std::vector<std::string> notes)

@@ -78,7 +78,7 @@ struct RankProcess {
   // The reading end of a pipe from the standard error of the rank; not open for rank 0, which uses that of this
   // process.
   Descriptor error = Descriptor();
-  std::string kept = {};         // the last bytes of its standard error
+  std::string kept = {};         // the last bytes of the standard error of the rank
   bool has_lost_errors = false;  // true if `kept` is not complete because earlier bytes were dropped
   bool has_ended = false;
   int status = 0;  // the status that waitpid() returned
@@ -381,11 +381,11 @@ class RankRun {
   const RankCommand& command_;
   const SignalReader& signals_;
   const Variables& more_;
-  std::vector<RankProcess> processes_;  // indexed by the rank
+  std::vector<RankProcess> processes_;  // the processes of the ranks, indexed by the rank
   int suspect_ = -1;                    // the rank whose failure is currently regarded as the cause
   int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;     // The rank that the messages name as the cause: cause_, or a stopped rank.
-  int forwarded_ = 0;  // the last signal that was forwarded
+  int forwarded_ = 0;  // the last signal that was forwarded to the ranks
   std::optional<Clock::time_point> report_at_ = std::nullopt;
   std::optional<Clock::time_point> kill_at_ = std::nullopt;
 };

@@ -19,7 +19,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // How to restart the ranks after a run has failed.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
-  std::string origin;   // such as "resuming from out/checkpoint-10", for a message
+  std::string origin;   // the source of the restart for a message: "resuming from out/checkpoint-10"
 };
 
 struct RankCommand {

@@ -58,7 +58,7 @@ void Remarks::say_now() {
 
 namespace {
 
-// The function that runs each command of the table.
+// A command that writes no events, and the function that runs it.
 struct Handler {
   std::string_view name;
   int (*run)(const std::vector<std::string>& words);
@@ -71,7 +71,7 @@ constexpr Handler kHandlers[] = {
     {"download", run_download}, {"export", run_export},     {"env", run_env},
 };
 
-// The commands that write events to --event_fd.
+// A command that writes events to --event_fd, and the function that runs it.
 struct HandlerWithEvents {
   std::string_view name;
   int (*run)(const std::vector<std::string>& words, RunEvents& events);

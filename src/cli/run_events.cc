@@ -162,8 +162,8 @@ class LogitsMetric : public Metric {
   LogitsMetric(std::string folder, RunEvents::Stream* stream) : folder_(std::move(folder)), stream_(stream) {}
 
   std::string name() const override { return "logits_of_reader"; }
-  // While the reader replies to evaluations, its replies determine the names of the metrics. After it has closed its
-  // end, it reports none.
+  // While the reader replies to evaluations, its replies determine the names of the metrics. After the reader has closed its end,
+  // this metric reports no names.
   bool has_fixed_names() const override { return !asks(); }
   double value() const override { return 0; }
 
@@ -261,7 +261,7 @@ void RunEvents::open(const Arguments& arguments, std::string_view command) {
         name + ": the file descriptor --event_fd " + std::to_string(*arguments.event_fd) +
             " is no socket, and replies need one; pass an end of socketpair(), or omit --event_replies");
   }
-  // The run must continue if the reader has closed its end.
+  // Without SIGPIPE, the run continues if the reader has closed its end.
   std::signal(SIGPIPE, SIG_IGN);
   stream_ = std::make_unique<Stream>(Stream{.lines = std::move(lines), .replies = replies});
   stream_->send("start", {{"command", command}, {"output_dir", arguments.output_dir}});

@@ -122,7 +122,7 @@ class BeamSearch {
   int64_t max_new_;
   int64_t num_new_ = 0;
   bool is_done_ = false;
-  bool may_improve_ = true;  // once false, the results do not change any more
+  bool may_improve_ = true;  // false once no running beam can improve the results
   std::vector<Beam> beams_;
   std::vector<Beam> results_;
   std::vector<int32_t> parents_;

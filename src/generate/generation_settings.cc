@@ -199,7 +199,7 @@ void check_probability(const char* name, double value) {
   if (value >= 0.0 && value <= 1.0) return;
   throw_error(ErrorCode::kUsage, "{} is {}; it must be between 0 and 1", name, value);
 }
-// The formulas compute in fp32, so the value must be positive and finite after rounding to fp32.
+// The formulas that use the value compute in fp32, so it must be positive and finite after rounding to fp32.
 void check_positive(const char* name, double value, const char* hint) {
   const float rounded = static_cast<float>(value);
   if (rounded > 0.0f && std::isfinite(rounded)) return;
@@ -334,7 +334,7 @@ void read_generation_config(const nlohmann::json& json, std::string_view where,
   reader.read_number("length_penalty", &read.beams.length_penalty);
   reader.read_integer("num_return_sequences", &read.num_return_sequences);
   reader.read_token("bos_token_id", &read.bos_token_id);
-  // Some files state -1, which is not a token. It is accepted, because transformers only uses this id for padding.
+  // Some files state -1 for pad_token_id, which is not a token. It is accepted, because transformers uses this id only for padding.
   const Json* pad = reader.find("pad_token_id");
   if (pad == nullptr || *pad != -1) reader.read_token("pad_token_id", &read.pad_token_id);
   read_lists(reader, &read);

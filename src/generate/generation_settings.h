@@ -22,24 +22,27 @@ enum class BeamStopping : uint8_t { kHeuristic, kWhenFull, kNever };
 // its prompt has at most max_length tokens. If neither is set, there are at most kDefaultNewTokens new tokens, or fewer if the model does
 // not have enough positions.
 struct GenerationLength {
-  std::optional<int64_t> max_new_tokens;  // must be >= 1
-  std::optional<int64_t> max_length;      // must be >= 1
-  std::optional<int64_t> min_new_tokens;  // must be >= 0; if set, min_length is ignored
-  int64_t min_length = 0;                 // must be >= 0; includes the prompt
+  std::optional<int64_t> max_new_tokens;  // largest number of new tokens; must be >= 1
+  std::optional<int64_t> max_length;      // largest number of tokens including the prompt; must be >= 1
+  // smallest number of new tokens; must be >= 0; if set, min_length is ignored
+  std::optional<int64_t> min_new_tokens;
+  int64_t min_length = 0;  // smallest number of tokens including the prompt; must be >= 0
 };
 inline constexpr int64_t kDefaultNewTokens = 20;
 
 struct SamplingSettings {
   bool do_sample = false;
-  double temperature = 1.0;                    // > 0
-  int64_t top_k = 50;                          // must be >= 0; 0 keeps every token
-  double top_p = 1.0;                          // must be in [0, 1]
-  std::optional<double> min_p = std::nullopt;  // must be in [0, 1]
-  uint64_t seed = 42;                          // the default of Trainer, because GenerationConfig has no seed
+  double temperature = 1.0;  // > 0
+  int64_t top_k = 50;        // number of likeliest tokens that are kept; must be >= 0; 0 keeps every token
+  double top_p = 1.0;        // probability that the kept tokens must reach together; must be in [0, 1]
+  // smallest probability of a kept token, relative to the largest one; must be in [0, 1]
+  std::optional<double> min_p = std::nullopt;
+  // seed of the random numbers, with the default of Trainer because GenerationConfig has none
+  uint64_t seed = 42;
 };
 
 struct BeamSettings {
-  int64_t num_beams = 1;  // must be >= 1
+  int64_t num_beams = 1;  // number of beams of beam search; must be >= 1
   double length_penalty = 1.0;
   BeamStopping early_stopping = BeamStopping::kHeuristic;
 };
@@ -48,9 +51,11 @@ struct GenerationSettings {
   GenerationLength length;
   SamplingSettings sampling;
   BeamSettings beams;
-  double repetition_penalty = 1.0;   // > 0
-  int64_t no_repeat_ngram_size = 0;  // must be >= 0; 0 allows repetitions
-  int64_t num_return_sequences = 1;  // must be >= 1, and at most num_beams if there are several beams
+  double repetition_penalty = 1.0;  // > 0
+  // length of the n-grams that must not repeat; must be >= 0; 0 allows repetitions
+  int64_t no_repeat_ngram_size = 0;
+  // number of texts per prompt; must be >= 1, and at most num_beams if there are several beams
+  int64_t num_return_sequences = 1;
   std::vector<int32_t> eos_token_ids;
   std::optional<int32_t> bos_token_id;
   std::optional<int32_t> pad_token_id;

@@ -49,7 +49,7 @@ class NextScores {
  private:
   int64_t vocab_size_;
   int64_t candidates_;
-  std::vector<float> values_;  // all logits, or the largest ones
+  std::vector<float> values_;  // all logits of each row, or the largest ones
   std::vector<int32_t> tokens_;
   std::vector<double> log_sums_;
 };

@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-// A value of copy_from in append_kv() (kernels/attention/paged_attention.h): no page is copied.
+// The value of copy_from in append_kv() (kernels/attention/paged_attention.h) with which no page is copied.
 inline constexpr int32_t kNoPage = -1;
 
 // The index of a sequence in a PageTable.

@@ -92,13 +92,13 @@ class TextGenerator {
   class Group;
 
   // Runs the model over the new tokens of some sequences, and returns the scores of the token that follows each sequence. Requires: the
-  // page table has pages for the new tokens. Valid until the next run.
+  // page table has pages for the new tokens. The result is valid until the next run.
   struct NewTokens {
     SequenceId sequence{0};
     std::span<const int32_t> tokens;
   };
   NextScores& run(std::span<const NewTokens> rows);
-  // Runs the model over one new token per sequence, and adds this to the statistics.
+  // Runs the model over one new token per sequence, and adds this work to the statistics.
   NextScores& decode(std::span<const NewTokens> rows);
   bool is_stopped() const { return stop_ != nullptr && stop_->load(); }
 

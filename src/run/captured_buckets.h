@@ -16,7 +16,7 @@ namespace plimsoll {
 
 // The input of the prediction: everything that determines which buckets a run uses how often. Owns the lengths of the rows.
 struct CountedRun {
-  // true for kPlan, the purpose of a plan for which no data is read
+  // the purpose of the run; kPlan only if no data is read
   RunPurpose purpose = RunPurpose::kTrain;
   Arguments arguments = {};
   SamplerOptions sampler = {};
@@ -47,8 +47,8 @@ CountedRun counted_run(const RunSetup& setup);
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 
-// Predicts the captured buckets for a run on random data with other batch sizes. Every row then has the length of the longest row of the
-// training bucket.
+// Predicts the number of captured buckets for a run on random data with other batch sizes. Every row then has the length of the longest
+// row of the training bucket.
 CapturedBuckets captured_buckets_of_dummy(CountedRun run, const BatchOptions& batches);
 
 }  // namespace plimsoll

@@ -34,7 +34,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // `damage` usually begins with the path of the damaged file. This path contains the name of the folder, which is then not repeated.
+      // `damage` usually begins with the path of the damaged file, which contains the name of the folder. The message then does not
+      // repeat this name.
       throw_error(ErrorCode::kBadData,
                   "{}{}. Resume from another checkpoint, or give --resume_from_checkpoint True to resume "
                   "from the newest undamaged one",
@@ -50,7 +51,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     const std::string& first = newest.skipped.front().path;
     if (const std::string foreign = describe_foreign_checkpoint(files, first); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}: {}", wanted, first, foreign);
-    // The run is refused, because starting from the beginning would overwrite checkpoints that the user may be able to repair.
+    // If all checkpoints are damaged, the run is refused, because starting from the beginning would overwrite checkpoints that the
+    // user may be able to repair.
     throw_error(ErrorCode::kBadData,
                 "{}: all {} checkpoints in this folder are damaged; the newest, {}: {}. Restore one from a "
                 "copy, or leave --resume_from_checkpoint out to start from the beginning",

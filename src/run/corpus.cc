@@ -63,7 +63,7 @@ std::string first_lines(const std::string& path) {
   return head;
 }
 
-// Returns the documents from `begin` to `end` - 1 of a set.
+// Returns the documents with the indices from `begin` to `end` - 1.
 TokenSet documents_of(const TokenSet& all, int64_t begin, int64_t end) {
   const auto offsets =
       all.offsets().subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin) + 1);
@@ -292,14 +292,15 @@ class CorpusReading {
     return std::move(*documents);
   }
 
-  // Reads a file in parts and passes on the tokens of each part.
+  // Reads a file in parts and calls `add` with the tokens of each part.
   template <typename Add>
   void tokenize_file(const std::string& path, const Add& add) {
     if (!is_read_in_parts(path)) require_file_fits(source_, path);
     const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
-      // The tokens of this part count twice, because the threads that tokenize keep their own tokens until these are joined.
+      // The estimate of memory counts the tokens of this part twice, because the threads that tokenize keep their own tokens until these
+      // are joined.
       const int64_t held_bytes = add(tokens);
       reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
       require_documents_fit(source_, path, part.held_bytes() + held_bytes);
@@ -327,7 +328,8 @@ class CorpusReading {
   }
 
   TokenCacheKey cache_key(const std::string& path) const {
-    // The number is part of the key, because caches of earlier versions do not contain the labels of rows of token ids.
+    // This number is part of the key of a cache. Caches of earlier versions have other keys and are therefore not read: they do not
+    // contain the labels of rows of token ids.
     constexpr uint64_t kLabelsAreRead = 1;
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
@@ -439,7 +441,7 @@ class CorpusReading {
     const int64_t nearest = std::llrint(static_cast<double>(percentage * all) / 100.0);
     const int64_t first = std::clamp<int64_t>(nearest, 1, all - 1);
     Documents validation{.tokens = documents_of(train.tokens, 0, first)};
-    // The tokens are copied, because tokens in memory that both sets shared would be counted twice.
+    // The tokens are copied. If both sets shared tokens in memory, the estimate of memory would count them twice.
     if (train.tokens.mapped_bytes() == 0) validation.tokens = validation.tokens.copied();
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});

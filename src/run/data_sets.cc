@@ -76,7 +76,8 @@ class DataReading {
  private:
   void warn(std::string text) { diagnostics_.warn(std::move(text)); }
 
-  // Reads a file. All files must have the columns of the first one that is read. A GLUE task determines the names of its columns itself.
+  // Reads a data file. All files must have the columns of the first one that is read. A GLUE task determines the names of its columns
+  // itself.
   TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     const bool is_limited = arguments_.memory_limit && source_.device == KernelDevice::kCpu;
     if (path == "-") {
@@ -479,7 +480,7 @@ class DataReading {
     return data;
   }
 
-  // Encodes the labels of a split whose tokens have been read already.
+  // Encodes the labels of a split of the data (training, validation or test) whose tokens have been read already.
   Labels encode(const TextSplit& split, const Dataset& data) const {
     if (!split.has_words()) return encode_labels(split, data_.labels, LabelUse::kRequired);
     return token_labels(encode_word_labels(split, data_.labels), data.tokens, data.word_starts);

@@ -43,7 +43,7 @@ struct DataSets {
 struct DataSource {
   const Arguments& arguments;
   RunPurpose purpose;
-  DataUse data_use;  // with kReadsRows, texts are counted but not tokenized
+  DataUse data_use;  // states how data is used; with kReadsRows, texts are counted but not tokenized
   const ModelSource& model;
   const TokenizerSource& tokenizer;
   KernelDevice device;

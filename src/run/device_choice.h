@@ -15,7 +15,7 @@ namespace plimsoll {
 struct ChosenDevice {
   DeviceOptions options = {};
   std::string label = {};  // name for tables and messages: "cpu, 2 threads" or "cuda:0, NVIDIA H200"
-  int gpu_ordinal = 0;     // index among the visible GPUs
+  int gpu_ordinal = 0;     // index of the chosen GPU among the visible GPUs
   // True if the process has opened the GPU driver, which it may do even if it runs on a CPU.
   bool holds_gpu_driver = false;
 };

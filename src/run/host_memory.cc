@@ -171,7 +171,7 @@ int64_t most_micro_batches_held(const Arguments& arguments) {
 // Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest bucket. A pipeline
 // needs all micro-batches of a step at once.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
-  constexpr int64_t kBytes = 16;  // token id, token type, position and label
+  constexpr int64_t kBytes = 16;  // bytes of the id, the type, the position and the label of a token
   const Arguments& arguments = setup.arguments;
   // On a GPU a batch is loaded and enqueued while the previous one is computed, so there are two.
   const int64_t in_hand = arguments.pp_size > 1 ? arguments.gradient_accumulation_steps
@@ -189,19 +189,20 @@ void ReadingMemory::note(int64_t more_bytes) {
 
 void ReadingMemory::add_table(const TextSplit& text) {
   // Reading a table has one peak while its file is parsed, and another one when the table and the list of its rows are complete. The
-  // larger one counts.
+  // larger one is used.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }
 
 void ReadingMemory::add_part(const TextSplit& part) {
-  // 4 times the text: its buffer grows by doubling, the rest after the last complete row is copied, and JSON values are copied out of it.
+  // Reading a part takes 4 times the memory of its text: the buffer grows by doubling, the rest after the last complete row is copied,
+  // and JSON values are copied out of it.
   note(4 * part.table().text_bytes() + part.held_bytes());
   held_bytes_ += part.held_bytes();
 }
 
 void ReadingMemory::add_data(const Dataset& data) {
-  // Tokens are stored in parts, which are joined at the end; lengths and labels grow by doubling.
+  // Tokens are stored in parts, which are joined at the end; the arrays of lengths and labels grow by doubling.
   note(2 * data.held_bytes() + 16 * data.num_rows());
   held_bytes_ += data.held_bytes();
 }

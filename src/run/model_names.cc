@@ -161,7 +161,7 @@ std::vector<std::string> similar_presets(std::string_view name) {
     if (own.starts_with(wanted) || wanted == own) similar.push_back(preset);
   }
   if (similar.empty()) similar = presets_of_typing_error(model_part(name));
-  // A shortened name such as "bert-base" usually means the uncased model, so it comes first.
+  // A shortened name such as "bert-base" usually means the uncased model, so the uncased models are suggested first.
   std::ranges::stable_partition(similar,
                                 [](const std::string& preset) { return preset.ends_with("-uncased"); });
   return similar;
@@ -172,7 +172,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
   try {
     return resolve_model_folder(files, hub, name, revision, argument);
   } catch (const Error& error) {
-    // For a path, and for a name with a wrong revision, the original error is more helpful.
+    // For a path, and for a name with a wrong revision, the original error is more helpful than a suggestion of other names.
     if (!is_hub_name(name) || files.status(name) || find_preset(name)) throw;
     if (const std::string_view foreign = foreign_architecture(name); !foreign.empty()) {
       throw_error(

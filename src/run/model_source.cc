@@ -25,7 +25,7 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    // If the message of this error already suggests another name, that helps more than the list of presets, which is then not added.
+    // If the message of the error already suggests another name, the list of presets is not added, because it would help less.
     if (error.code() == ErrorCode::kUsage) throw;
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
@@ -73,7 +73,7 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
     if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
     if (!only_plans && !model.weights->has_weights())
-      // throws an error that says what to do
+      // With kYes, open() throws an error that tells the user what to do about the missing weights.
       model.weights = ModelFolder::open(files, path, WeightsNeeded::kYes);
   }
   model.label = model.base_model;

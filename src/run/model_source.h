@@ -34,8 +34,9 @@ struct ModelSource {
   // A note for the user about how the problem type was inferred, if that is not obvious.
   std::string task_note = {};
   std::string base_model = {};  // The base model that a saved adapter names; "" for a model from scratch.
-  std::optional<ModelFolder> weights = {};  // if not set, every weight is initialised with new values
-  std::optional<ModelFolder> adapter = {};  // the existing adapter that the run begins with
+  // folder of the weights; if not set, all weights get random initial values
+  std::optional<ModelFolder> weights = {};
+  std::optional<ModelFolder> adapter = {};  // folder of the existing adapter that the run begins with
   AdapterFacts adapter_facts = {};
   // adapter settings from lora_of(), for an existing or a new adapter
   std::optional<LoraConfig> lora = {};
@@ -95,8 +96,8 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
 // Face's libraries preserve keys that they do not know. Thread-safe: values and pure functions.
 
 struct TrainedColumns {
-  std::vector<std::string> text;  // one or two names; empty if not known
-  std::string label;              // "" if not known
+  std::vector<std::string> text;  // names of one or two text columns; empty if not known
+  std::string label;              // name of the label column; "" if not known
   // The text between the labels of a cell that contains several; "" if not known.
   std::string label_delimiter = {};
 };

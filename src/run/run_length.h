@@ -28,9 +28,9 @@ RunLength run_length(const Arguments& arguments, const Sampler& sampler);
 
 // The point at which a run begins: its first step, or the step and data position that a checkpoint stores.
 struct RunStart {
-  int64_t step = 0;       // number of steps that were done before
+  int64_t step = 0;       // number of steps that were done before the run begins
   DataPosition position;  // position in the data of the next batch
-  // true if the run was stopped after that step and before the end of its evaluation
+  // true if the run was stopped after step `step` and before the end of its evaluation
   bool evaluation_is_due = false;
 };
 

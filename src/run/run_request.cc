@@ -158,7 +158,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
-  // If the program passes batches, it reads the logits of each batch.
+  // If the calling program passes batches, it reads the logits of each batch.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
   if (is_generation(setup.purpose)) {

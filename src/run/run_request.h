@@ -25,12 +25,12 @@ class TextSplit;
 // bound.
 class ReadingMemory {
  public:
-  // Adds the table that is read from a file. It counts until release() is called.
+  // Adds the table that is read from a file. Its memory is included until release() is called.
   void add_table(const TextSplit& text);
   // Adds the tokens and labels that are made from a table. They stay in memory until the end.
   void add_data(const Dataset& data);
   void release(const TextSplit& text);
-  // Adds a part of a file. It counts until release() is called.
+  // Adds a part of a data file that is read in parts. Its memory is included until release() is called.
   void add_part(const TextSplit& part);
   // Add bytes: add_tokens() those that are used now and freed soon, and hold() those that stay in memory until the end.
   void add_tokens(int64_t bytes) { note(bytes); }

@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-struct TaskChoice;  // defined in run/corpus.h
+struct TaskChoice;  // the result of inferring a task; run/corpus.h defines it
 
 struct RunSetup {
   Arguments arguments;
@@ -38,7 +38,7 @@ struct RunSetup {
   TokenizerSource tokenizer = {};
   DataSets data = {};
   SamplerOptions sampler = {};  // sampler of the training data
-  RunSteps steps = {};          // set if the run trains; all zero without data
+  RunSteps steps = {};          // steps and batch sizes; set if the run trains, all zero without data
   RunFacts facts = {};
   GenerationSizes generation = {};  // sizes of the text generation; set if the run generates texts
   PlanRequest request = {};         // result of request_of() for the arguments and facts

@@ -156,7 +156,7 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.position = {json.at("position").at("epoch").get<int64_t>(),
                       json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
-    // Checkpoints of earlier versions do not contain this value.
+    // Checkpoints of earlier versions do not contain states_begin.
     state.states_begin = json.value("states_begin", int64_t{0});
     if (const auto data = json.find("data"); data != json.end()) {
       state.data.hash = data->at("hash").get<uint64_t>();

@@ -26,7 +26,7 @@ bool names_training_data(const Arguments& arguments) {
   return !arguments.train_file.empty() || (!arguments.dataset_name.empty() && !arguments.task_name.empty());
 }
 
-// Returns the name of the argument that states data; "" if there is none.
+// Returns the name of the argument with which the user gives data; "" if there is none.
 std::string data_argument(const Arguments& arguments) {
   if (!arguments.train_file.empty()) return "--train_file";
   if (!arguments.validation_file.empty()) return "--validation_file";

@@ -35,11 +35,11 @@ std::vector<ModuleMemory> module_memory(const Plan& plan);
 
 // A rule of thumb for bytes per parameter. No such rule counts activations, temporary buffers or the memory outside the arena.
 struct QuotedFormula {
-  std::string name = {};     // for example "AdamW in fp32"
-  std::string made_of = {};  // for example "4 weights + 4 gradients + 8 moments"
+  std::string name = {};     // name of the rule of thumb, for example "AdamW in fp32"
+  std::string made_of = {};  // the terms of the rule, for example "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
   int64_t bytes = 0;     // bytes that the rule gives for this model
-  bool applies = false;  // true for the rule that people would use for this plan
+  bool applies = false;  // true for the rule of thumb that people would apply to the run of this plan
 };
 
 struct ParameterBytes {
@@ -49,7 +49,7 @@ struct ParameterBytes {
   double states = 0;
   double gradients = 0;
   double sum() const { return weights + states + gradients; }
-  double activations = 0;  // saved and temporary values, and gaps between buffers
+  double activations = 0;  // saved and temporary values, and gaps between buffers, per parameter
   std::vector<QuotedFormula> quoted = {};
   // explains in one or more sentences why the plan differs from the rule of thumb that applies
   std::string difference = {};

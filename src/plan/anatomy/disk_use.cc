@@ -13,7 +13,7 @@ namespace {
 
 int64_t most_staging_bytes(const ProgramPlan& program) {
   const Graph& graph = program.graph;
-  // indexed by root value: the value that owns the memory
+  // True for each root (the value that owns the memory) into which an op reads from the disk.
   std::vector<bool> is_staging(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
     if (!reads_disk(graph, op)) continue;

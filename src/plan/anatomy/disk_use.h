@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct DiskUse {
-  int64_t stored_bytes = 0;   // size of the file
+  int64_t stored_bytes = 0;   // size of the file that contains the optimizer states
   int64_t read_bytes = 0;     // bytes read from the file per step
   int64_t written_bytes = 0;  // bytes written to the file per step
   int64_t staging_bytes =

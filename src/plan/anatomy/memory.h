@@ -26,7 +26,7 @@ namespace plimsoll {
 
 // The phases of a run. In kLoad, the weights are read; in kResume, the optimizer states as well; in kSave, both are written.
 enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kGenerate, kSave };
-// Returns a name such as "load", "resume", "train", "eval" or "save".
+// Returns the name of a phase, such as "load", "resume", "train", "eval" or "save".
 std::string_view phase_name(Phase phase);
 
 using PurposeBytes = std::array<int64_t, kNumPurposes>;
@@ -50,11 +50,11 @@ struct PeakPlace {
   Phase phase = Phase::kTrain;
   size_t position = 0;  // index of the op in the program, starting at 0
   size_t num_ops = 0;
-  std::string op = {};      // kind of the op
+  std::string op = {};      // kind of the op at the peak
   std::string output = {};  // name of the op's first output
   std::string module = {};
   Segment segment = Segment::kForward;
-  int64_t live_bytes = 0;  // live bytes of transient buffers
+  int64_t live_bytes = 0;  // live bytes of transient buffers at this op
 };
 
 struct ConstantLine {
@@ -63,11 +63,12 @@ struct ConstantLine {
 };
 
 struct MemoryAnatomy {
-  std::vector<PhaseMemory> phases =
-      {};                             // in the order of Phase; contains kResume only if it differs from kLoad
+  // the memory of each phase, in the order of Phase; contains kResume only if it differs from kLoad
+  std::vector<PhaseMemory> phases = {};
   std::vector<PeakPlace> peaks = {};  // the peak of each program, the training program first
   size_t largest = 0;                 // index into `phases` of the phase that needs the most memory
-  std::vector<ConstantLine> constants = {};  // the parts that add up to constant_bytes
+  // the parts of the memory outside the arena; their sum is constant_bytes
+  std::vector<ConstantLine> constants = {};
   const PhaseMemory* find(Phase phase) const;
   const PeakPlace* peak_of(Phase phase) const;
 };

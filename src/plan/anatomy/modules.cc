@@ -46,7 +46,7 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
     module_of_weight[weight] = &plan.buffer(parts.high).module;
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space != Space::kDevice) continue;
-    // A state is called "adamw.m/NAME" for the weight NAME, and belongs to the module of this weight.
+    // An optimizer state is called "adamw.m/NAME" for the weight NAME, and belongs to the module of this weight.
     const auto weight =
         module_of_weight.find(std::string_view(buffer.name).substr(buffer.name.find('/') + 1));
     ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : *weight->second];

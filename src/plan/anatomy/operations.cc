@@ -13,7 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of an OpEstimate without its names. Copying the names of all ops would take longer than computing the numbers.
+// The numeric fields of an OpEstimate. Its names are left out, because copying the names of all ops would take longer than computing the
+// numbers.
 struct OpFigures {
   double flops = 0;
   double bytes = 0;
@@ -24,7 +25,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  // The numbers are computed once per kind of op, because they are equal for all ops of a kind.
+  // The estimate is computed once per kind of op, because it is equal for all ops of a kind.
   std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;
@@ -156,7 +157,8 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  // All ranks of a run work at the same time. Ranks of a tensor-parallel group work on the same batches, so only one of them is counted.
+  // The sequences and tokens of a step are summed over all groups of ranks that read different batches. The ranks of a tensor-parallel
+  // group read the same batches, so each group counts once.
   const int64_t batches = plan.trains() ? request.batches.accumulation_steps * request.ranks.data_size() : 1;
   if (plan.is_pipelined() && plan.trains()) {
     anatomy.pipeline_ms = simulate_step(plan.stages, request.batches.accumulation_steps).step_ms +

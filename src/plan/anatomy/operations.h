@@ -32,7 +32,7 @@ struct OpEstimate {
   Segment segment = Segment::kForward;
   double flops = 0;  // floating-point operations per run of the op
   double bytes = 0;
-  double ms = 0;  // estimated time
+  double ms = 0;  // estimated time of one run of the op
   int64_t runs_per_step = 1;
 };
 std::vector<OpEstimate> estimate_ops(const Plan& plan, const ProgramPlan& program);
@@ -56,7 +56,7 @@ struct OperationsAnatomy {
   int64_t samples = 0;  // number of sequences per step
   int64_t tokens = 0;
   double samples_per_s() const;
-  std::string rates = {};  // describes where the rates come from, for reports
+  std::string rates = {};  // describes the source of the rates from which times are estimated
 };
 OperationsAnatomy operations_anatomy(const Plan& plan);
 

@@ -15,7 +15,8 @@ struct StoredBytes {
 StoredBytes stored_bytes(const PersistentBuffer& buffer) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   StoredBytes bytes{.whole = buffer.whole_elements() * width};
-  // A part of a tensor-parallel rank is not contiguous in the file, so the ranks write equal shares of such a value instead of slices.
+  // The part of a value that a tensor-parallel rank stores is not contiguous in the file. Therefore the ranks write equal shares of
+  // such a value instead of their parts.
   if (buffer.divided && !buffer.split) bytes.slice = buffer.divided->size(buffer.whole_elements()) * width;
   return bytes;
 }

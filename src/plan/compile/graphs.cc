@@ -156,7 +156,8 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
                           std::string(quantized_format_name(quantized_format(*request.model.lora))),
                           quantized_weights(request)));
   }
-  // A run with adapters does not save the base weights, so it may round them once when they are loaded.
+  // A run with adapters does not save the base weights. Therefore it may round those that only matrix products read to the type of the
+  // activations, once, when they are loaded.
   if (request.precision.activation_dtype && request.model.lora) {
     std::vector<std::string> frozen;
     for (const WeightSpec& spec : run_weights(request)) {
@@ -312,7 +313,7 @@ Fp8Choice fp8_choice(const std::vector<WeightSpec>& weights, const PlanRequest& 
   return choice;
 }
 
-// Returns the values that the ops of this kind, send or receive, transfer in the forward pass.
+// Returns the values that ops of the kind `def` (send or receive) transfer in the forward pass.
 std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
   std::vector<ValueId> values;
   for (const Op& op : graph.ops()) {
@@ -330,7 +331,7 @@ void move_after_producer(Graph& graph) {
   graph.replace_ops(std::move(ops));
 }
 
-// Returns the chunk of layers and the channel of each op of this kind (send or receive) in the forward pass.
+// Returns the chunk of layers and the channel of each op of the kind `def` (send or receive) in the forward pass.
 std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpSchema& def) {
   std::vector<std::pair<int64_t, int64_t>> routes;
   for (const Op& op : graph.ops()) {
@@ -405,7 +406,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   return gradients;
 }
 
-// Returns the names under which updates read the given weights.
+// Returns the names of the values through which the updates in the graph read these weights.
 std::set<std::string> names_in_updates(const Graph& graph, std::span<const Parameter> parameters,
                                        const std::set<std::string>& names) {
   std::set<std::string> read;
@@ -610,7 +611,8 @@ ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients) 
   passes.changed(graph, "after autodiff and optimizer");
   if (request.batches.accumulation_steps > 1) {
     graph.add_input("accumulate", {DType::kI32, Shape{1}}, {.source = InputSource::kAccumulate});
-    // If the ranks divide gradients, this is skipped: the pass shard_states later adds the accumulation of each rank's slice.
+    // If the ranks divide gradients, accumulate_pass() is skipped: the pass shard_states later makes each rank accumulate its slice of
+    // the gradients.
     if (!divides(request, ZeroStage::kGradients)) passes.run(graph, accumulate_pass());
   }
   passes.run(graph, loss_with_gradients_pass(usual_bucket(request.batches.train, request.model.label_share)));
@@ -676,7 +678,7 @@ bool accumulate_alike(const PlanRequest& a, const PlanRequest& b) {
 }
 
 // Returns true if both requests have the same forward graphs, apart from parts that depend on the bucket. With accumulation, gradients of
-// 16-bit copies of weights have the data type of the accumulated gradients, so it must be equal too.
+// 16-bit copies of weights have the data type of the accumulated gradients, so both requests must accumulate, or neither.
 bool share_forward(const PlanRequest& a, const PlanRequest& b) {
   if (a.passes.dump || b.passes.dump) return false;
   return a.model == b.model && a.precision == b.precision && a.device == b.device && a.passes == b.passes &&

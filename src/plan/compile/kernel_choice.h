@@ -19,7 +19,7 @@ KernelTarget kernel_target(const PlanRequest& request);
 // Checks --kernels, which forces implementations: removes from `names` every implementation that an op of the given programs uses. Call
 // it for all programs of a run (in a pipeline, those of all stages). The names that are left have no effect.
 void remove_used_kernels(std::vector<std::string>& names, const Programs& programs);
-// Reports implementations of --kernels that no op uses. Errors: kUsage if a name is left.
+// Reports implementations of --kernels that no op uses. Errors: kUsage if `names` is not empty.
 void refuse_unused_kernels(const std::vector<std::string>& names);
 
 class KernelChoice {
@@ -43,8 +43,8 @@ class KernelChoice {
   std::vector<Selection> selections_;
 };
 
-// Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and
-// those that kernels of this program compute. Thread-safe: pure functions.
+// Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and those that
+// Plimsoll's own kernels compute. Thread-safe: pure functions.
 
 struct LibraryMatmul {
   PlannedMatmul matmul = {};
@@ -55,7 +55,7 @@ std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, con
                                                  const PlanRequest& request);
 
 struct CustomMatmul {
-  std::string_view kernel = {};  // name of the implementation
+  std::string_view kernel = {};  // name of the kernel implementation
   int64_t count = 0;             // number of ops with this matrix product
   bool is_part =
       // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.

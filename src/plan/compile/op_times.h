@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The relative error of an estimated speed: if the estimates of two plans differ by less than this, it is unknown which plan is faster. The
-// rows of `bench --experiments` are predicted within it (bench/results/README.md).
+// The relative error of an estimated speed: if the estimates of two plans differ by less than this, it is unknown which plan is faster.
+// The rows of `bench --experiments` are predicted with smaller errors (bench/results/README.md).
 inline constexpr double kEstimateError = 0.15;
 
 // Returns the milliseconds of one op in a bucket. Must not be called for copies between memory spaces: see link_bytes_per_ms().
@@ -71,7 +71,7 @@ struct TimedTransfer {
   uint32_t end = 0;
   Queue queue = Queue::kToHost;
   double bytes = 0;  // bytes moved by a copy, or bytes that each rank sends in a collective operation
-  // which collective operation, if `queue` is kCommunication
+  // the kind of collective operation, if `queue` is kCommunication
   Collective collective = Collective::kAllReduce;
   MeshAxis axis = MeshAxis::kData;  // axis of the mesh along which the participating ranks differ
   bool uses_disk = false;           // true for a copy from or to a disk

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// Requests that use the same graphs may differ in these fields only.
+// The fields in which requests may differ although they use the same graphs.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};
@@ -23,7 +23,8 @@ PlanSizes sizes_of(const PlanRequest& request);
 
 class Placer {
  public:
-  // Requires: for every size that is placed later, what place_plan() requires. Errors: kInternal if the programs contradict each other.
+  // Requires: the graphs and every size that is placed later satisfy the requirements of place_plan(). Errors: kInternal if the
+  // programs contradict each other.
   Placer(const PlanRequest& request, PlanGraphs graphs);
 
   // Returns the plan that place_plan() would make for the request with these sizes. The reference is valid until the next call. Errors:

@@ -129,7 +129,7 @@ struct StageChunk {
 struct StagePlan {
   // the layers of the stage; if it has several chunks, those of the first
   int64_t first_block = 0, num_blocks = 0;
-  std::vector<StageChunk> chunks = {};         // empty if the stage has only one chunk
+  std::vector<StageChunk> chunks = {};         // the chunks of the stage; empty if it has only one
   std::vector<PersistentBuffer> tensors = {};  // weights and optimizer states that the stage stores
   std::map<std::string, SplitWeight> split_weights = {};
   int64_t num_slots = 1;  // same as ProgramPlan::num_slots of the training program
@@ -142,7 +142,7 @@ struct StagePlan {
   // evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
-  // collective operations between stages in the training program, in order
+  // collective operations between stages in the training program, in the order of its ops
   std::vector<StageExchange> exchanges = {};
   std::vector<ScheduleEntry> step_schedule = {};
 };
@@ -150,9 +150,10 @@ struct StagePlan {
 struct Plan {
   PlanRequest request = {};
   WeightList weights = {};
-  std::vector<WeightCopy> weight_copies = {};  // copies are valid after loading and after each update
+  // 16-bit copies of weights; valid after loading and after each update
+  std::vector<WeightCopy> weight_copies = {};
   std::map<std::string, SplitWeight> split_weights =
-      // The key is the name of the weight. No buffer has this name, because the weight consists of two buffers.
+      // The weights that are stored in two buffers each, by the name of the weight. Neither buffer has this name.
       {};
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
@@ -171,7 +172,7 @@ struct Plan {
   int64_t disk_bytes = 0;  // size of the file on the disk; zero if nothing is stored there
   // host memory of the request, plus what libraries of the chosen kernels may allocate
   HostMemory host = {};
-  GpuConstant gpu_constant = {};  // all zero on a CPU
+  GpuConstant gpu_constant = {};  // GPU memory outside the arena; all zero on a CPU
   double build_ms = 0;
   // all stages of a pipeline, including this one; empty without a pipeline
   std::vector<StagePlan> stages = {};
@@ -196,7 +197,7 @@ struct Plan {
   // Returns the bytes of memory that the run needs on the device, arena included: memory of the process on a CPU, memory of the GPU on a
   // GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
-  // Returns true if the plan is within the request's limit, or the request has none.
+  // Returns true if the plan is within the memory limit of the request, or the request has none.
   bool fits() const { return !request.memory_limit_bytes || total_bytes() <= *request.memory_limit_bytes; }
   // Returns the bytes of host memory that the process uses.
   int64_t host_bytes() const {

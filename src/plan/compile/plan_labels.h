@@ -13,7 +13,8 @@ struct PlanLabels {
   std::string device = "cpu";  // name of the device: "cpu, 2 threads" or "cuda:0, NVIDIA H200"
   std::string memory_limit = "--memory_limit";       // the argument or the device that sets the memory limit
   std::string length_argument = "--max_seq_length";  // the argument that sets the length of sequences
-  std::string shorter_effect = "cuts longer texts";  // how a smaller value of that argument affects the data
+  // the effect of a smaller value of length_argument on the data
+  std::string shorter_effect = "cuts longer texts";
 
   std::string model_of(const PlanRequest& request) const {
     return model.empty() ? request.model.config.model_type : model;

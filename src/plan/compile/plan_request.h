@@ -61,7 +61,8 @@ struct PrecisionOptions {
   // Data type of gradients of weights that matrix products read in 16 bits. If it is not set, these gradients are fp32 where they are
   // accumulated over micro-batches, and have the type of the activations otherwise.
   std::optional<DType> gradient_dtype = {};
-  Fp32Products fp32_products = Fp32Products::kF32;  // values other than kF32 need a GPU
+  // how matrix products multiply fp32 values; all but kF32 need a GPU
+  Fp32Products fp32_products = Fp32Products::kF32;
   // Keeps 16-bit copies of weights even if the matrix products of the device can round weights while they read them.
   bool weight_copies = false;
   // Makes each 16-bit copy of a matrix right before the matrix product that reads it and frees it afterwards, which saves 2 bytes per
@@ -80,7 +81,7 @@ struct UpdateOptions {
   bool in_backward = false;
   // Stores optimizer states in host memory, and also the parts of weights that only updates read.
   bool offload_states = false;
-  // With `offload_states`: stores them in a file on a disk instead of host memory.
+  // With `offload_states`: stores the states in a file on a disk instead of host memory.
   bool states_on_disk = false;
   // The largest number of elements that one update op processes with `offload_states`, and the largest group of rows of an embedding
   // table's gradient if the gradient is computed some rows at a time. 2 Mi elements have 16 MiB of AdamW moments. Copying these to the
@@ -95,7 +96,7 @@ struct DeviceOptions {
   KernelDevice kind = KernelDevice::kCpu;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
-  GpuTarget gpu = {};              // used if `kind` is kCuda
+  GpuTarget gpu = {};              // description of the GPU; used if `kind` is kCuda
   bool reference_kernels = false;  // true if only the plain reference kernels are used
   // Implementations in the kernel catalog that the user forces. Each is the only candidate for its kernel. At most one per kernel.
   std::vector<std::string> forced_kernels = {};
@@ -111,7 +112,7 @@ struct DeviceOptions {
 
 // The sizes that a plan for the generation of texts has room for.
 struct GenerationSizes {
-  int64_t longest_prompt = 0;   // in tokens; 0 if the plan generates no text
+  int64_t longest_prompt = 0;   // tokens of the longest prompt; 0 if the plan generates no text
   int64_t max_new_tokens = 0;   // largest number of tokens that are generated per prompt
   int64_t prompts_at_once = 1;  // number of prompts whose texts are generated together
   // number of sequences generated at the same time per prompt: beams, or sampled texts
@@ -122,20 +123,20 @@ struct GenerationSizes {
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
 };
 
-inline constexpr int64_t kKvPageSize = 16;  // tokens per page
+inline constexpr int64_t kKvPageSize = 16;  // number of tokens per page of a KV cache
 
 // The KV cache of a plan that generates text. It consists of pages of tokens; sequences with the same beginning share pages.
 struct GenerationOptions {
-  int64_t num_pages = 0;  // 0 if the plan generates no text
+  int64_t num_pages = 0;  // number of pages of the cache; 0 if the plan generates no text
   int64_t page_size = kKvPageSize;
-  int64_t pages_per_sequence = 0;  // number of pages of the longest sequence
+  int64_t pages_per_sequence = 0;  // largest number of pages of one sequence
   GenerationSizes sizes = {};      // the sizes from which the other fields are computed
   friend bool operator==(const GenerationOptions&, const GenerationOptions&) = default;
 };
 
 // The values that the ranks divide among them; all other values are the same on every rank (Rajbhandari et al., arXiv 1910.02054).
 enum class ZeroStage : uint8_t {
-  kNone,       // every rank stores everything
+  kNone,       // nothing is divided: every rank stores everything
   kStates,     // ZeRO stage 1: optimizer states are divided
   kGradients,  // ZeRO stage 2: gradients are divided too
   kWeights,    // ZeRO stage 3: weights are divided too
@@ -219,8 +220,8 @@ struct GraphRequest {
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
-// The sizes of batches. A bucket is the size of the largest batch of the run's data in its order, or batch size x maximum length if the
-// data is not known.
+// The sizes of batches. A bucket is the size of the largest batch that results from the run's data and its order, or batch size x maximum
+// length if the data is not known.
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
@@ -245,7 +246,8 @@ struct OffloadOptions {
   // With UpdateOptions::offload_states: transfers states to the device as early as unused memory allows, instead of right before their
   // update. How much memory is unused depends on the bucket.
   bool early_states = true;
-  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // used only with `early_states`
+  // States where updates with offloaded states run; used only with `early_states`.
+  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;
   // With `early_states`: early transfers may raise the peak by this number of bytes, or by a twentieth of the transient bytes if that is
   // more.
   int64_t extra_state_bytes = 0;
@@ -264,10 +266,11 @@ inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
 // The number of buckets in which a segment runs at least twice during the run. A GPU captures a segment as a CUDA graph when it runs for
 // the second time.
 struct CapturedBuckets {
-  int train = kMaxCapturedBuckets;  // forward and backward segments, which run once per micro-batch
-  // optimizer segment, which runs once per step; at most `train` of these count
+  // buckets of the forward and backward segments, which run once per micro-batch
+  int train = kMaxCapturedBuckets;
+  // Buckets of the optimizer segment, which runs once per step. At most `train` of them are counted.
   int update = kMaxCapturedBuckets;
-  int evaluate = kMaxCapturedBuckets;  // segment of the evaluation program, which runs once per batch
+  int evaluate = kMaxCapturedBuckets;  // buckets of the evaluation program, which runs once per batch
   friend bool operator==(const CapturedBuckets&, const CapturedBuckets&) = default;
 };
 
@@ -302,13 +305,13 @@ struct PlanRequest : GraphRequest {
   RecomputeChoice recompute = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   OffloadOptions offload = {};
-  // for GPUs: the buckets that the run will capture, if its data and steps are known
+  // The number of buckets whose segments a GPU will capture as CUDA graphs, if the data and the steps of the run are known.
   CapturedBuckets captured_buckets = {};
   GpuProductOptions products = {};
   // measurements that correct estimated times on a CPU; if empty, nothing is corrected
   CpuCalibration cpu_calibration = {};
   MeasuredLinks links = {};  // measured times of exchanges between ranks; if empty, rates are assumed
-  // links named by the user, whose nominal rates replace `links`; may be empty
+  // Links that the user names; may be empty. Their nominal rates replace the measurements in `links`.
   RankLinks named_links = {};
   int64_t num_machines = 1;  // number of machines on which the ranks run; used with named_links
   DiskRates disk = {};       // rates of the disk that stores optimizer states

@@ -71,7 +71,7 @@ std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_posi
   return hanging;
 }
 
-// Places the buffers that are not in the stack, below the stack.
+// Places the buffers that are not live across the cut below the stack of those that are.
 Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};

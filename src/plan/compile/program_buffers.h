@@ -25,7 +25,7 @@ class ProgramBuffers {
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 
-  // Returns the result of find_queued_ops() for the graph.
+  // Returns the ops of the graph that run on queues for copies or communication, as find_queued_ops() found them.
   std::span<const QueuedOp> queued_ops() const { return queued_; }
 
  private:

@@ -37,7 +37,7 @@ constexpr int64_t bytes_in_space(int64_t bytes, Space space, KernelDevice device
 struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};  // faster implementations that do not support the op, and why
-  int64_t scratch_offset = -1;        // offset from the start of the arena
+  int64_t scratch_offset = -1;        // offset of the scratch memory from the start of the arena
   int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
   Queue queue = Queue::kCompute;      // if not kCompute, the op runs at the same time as later ops
   uint32_t queue_end = 0;  // for other queues than kCompute: the op ends before the op at this position
@@ -67,7 +67,7 @@ struct TransientBuffer {
   ValueId root = kNoValue;  // the value whose memory this is; kNoValue for scratch memory
   uint32_t op = 0;          // for scratch memory: index of the op that uses it
   Purpose purpose = Purpose::kTemporary;
-  int64_t offset = 0;  // offset from the start of the arena
+  int64_t offset = 0;  // offset of the buffer from the start of the arena
   int64_t bytes = 0;
   uint32_t first = 0;  // position of the first op that uses the buffer
   uint32_t last = 0;   // position of the last op that uses the buffer
@@ -75,10 +75,11 @@ struct TransientBuffer {
 };
 
 // The decision where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
-// Contains the estimated step time for both, which is infinity if the plan is impossible.
+// If updates run in the forward pass, it contains the estimated step time of both possibilities.
 struct UpdatePlace {
   bool is_at_use = false;
-  double at_use_ms = std::numeric_limits<double>::infinity();  // infinity unless is_at_use
+  // step time with updates in the forward pass; infinity unless is_at_use
+  double at_use_ms = std::numeric_limits<double>::infinity();
   double in_step_ms = std::numeric_limits<double>::infinity();
 };
 
@@ -100,7 +101,7 @@ struct HostBuffers {
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
-  Bucket bucket = {};  // the largest bucket
+  Bucket bucket = {};  // the largest bucket of the program
   std::vector<Bucket> ladder =
       {};  // the buckets in which a batch may run, smallest first; the last is `bucket`
   // The offset of each value in the arena of its memory space; -1 for values without memory.
@@ -153,7 +154,7 @@ struct ProgramPlan {
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();
   }
-  // set if the step times of both possibilities were estimated
+  // Where updates run. Set if the planner has decided this, which requires offloaded optimizer states.
   std::optional<UpdatePlace> update_place = {};
 };
 
@@ -165,13 +166,13 @@ inline constexpr std::string_view kGenerateProgram = "generate";
 // The programs of a plan by name, in the order in which they were added.
 class Programs {
  public:
-  // Requires: no program has the same name.
+  // Adds a program. Requires: there is no program with its name.
   ProgramPlan& add(ProgramPlan program);
-  // Returns null if there is no program with this name.
+  // Returns the program with this name, or null if there is none.
   const ProgramPlan* find(std::string_view name) const;
   ProgramPlan* find(std::string_view name);
   bool contains(std::string_view name) const { return find(name) != nullptr; }
-  // Errors: kInternal if there is no program with this name.
+  // Returns the program with this name. Errors: kInternal if there is none.
   const ProgramPlan& at(std::string_view name) const;
   ProgramPlan& at(std::string_view name);
 

@@ -18,9 +18,9 @@ namespace plimsoll {
 
 // States how often an entry of a schedule runs.
 enum class Repeat : uint8_t {
-  kPerMicroBatch,  // once for every micro-batch
-  kOnce,           // once, after all micro-batches
-  kUntilDone       // after all micro-batches, repeatedly until the caller stops
+  kPerMicroBatch,  // runs once for every micro-batch
+  kOnce,           // runs once, after all micro-batches
+  kUntilDone       // runs after all micro-batches, repeatedly until the caller stops
 };
 
 struct ScheduleEntry {

@@ -212,7 +212,7 @@ class PipelineClock {
   std::vector<Actions> stages_;
   std::vector<size_t> next_;
   std::vector<double> now_ms_, busy_ms_;
-  // the key is the sender, the receiver and the channel
+  // The values in transfer. The key is the sender, the receiver and the channel.
   std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;
 };
 

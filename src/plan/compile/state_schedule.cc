@@ -169,8 +169,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
     schedule.copies.push_back(at.out(k));
   }
   std::ranges::sort(schedule.copies, {}, &TimedTransfer::op);
-  // The layout expects each buffer in the place of the op that uses it first. For deferred states, this is the copy to the host of the
-  // value that the previous run left.
+  // The layout expects the buffers in the order in which ops first use them. A buffer of deferred states is first used by the copy to
+  // the host of the value that the previous run left.
   const auto add_states = [&](size_t k) {
     for (const int64_t bytes : updates_[k].state_bytes) {
       schedule.buffers.push_back(
@@ -188,7 +188,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // Deferred gradients may be in any order in the list, because the layout does not depend on it.
+    // Deferred gradients may be in any order in the list, because the layout does not depend on their order.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

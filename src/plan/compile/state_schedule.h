@@ -50,7 +50,7 @@ class StateSchedules {
   std::vector<double> op_ms_;
   std::vector<TimedTransfer> copies_;
   std::vector<TransientBuffer> buffers_;
-  std::vector<uint32_t> held_until_;  // for each buffer, the last end of the copies that use it
+  std::vector<uint32_t> held_until_;  // for each buffer, the latest end of the copies that use it
 };
 
 // Computes how much GPU memory a training step leaves unused (the headroom), into which optimizer states can be transferred from the host

@@ -59,7 +59,7 @@ struct Offer {
 class Offers {
  public:
   // The schedules may use `most_bytes` of transient memory on the device. If it is 0, they may use the bytes of the plan with the latest
-  // transfers, plus a share to make the step faster.
+  // transfers, plus the share by which early transfers may raise them.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;
@@ -104,7 +104,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first candidate for which the layout fits, or an empty one.
+  // Returns the first candidate whose schedule has a layout that fits into the memory, or an empty candidate.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);

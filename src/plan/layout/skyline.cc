@@ -116,7 +116,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The heap already contains an entry for the left part.
+        // The merged part begins where the left part begins, so the entry of the left part in the heap stays valid for it.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -179,7 +179,8 @@ class Waiting {
   }
 
  private:
-  static constexpr size_t kFew = 16;  // below this number, entries are searched one by one
+  // largest number of buffers that are searched one by one instead of in the tree
+  static constexpr size_t kFew = 16;
 
   struct Part {
     uint32_t rank = kNone;

@@ -118,7 +118,7 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
 RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
   if (facts.recompute) return *facts.recompute;
   if (!facts.passes.is_on("recompute")) return {};
-  // `auto` and `selective` are not names of a recomputation policy.
+  // `auto` and `selective` are not names of a recomputation policy. Until their search has been made, the policy is kCheap.
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 

@@ -21,7 +21,8 @@ namespace plimsoll {
 // batch has at most as many tokens as the largest batch that was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
-// Sizes that no argument sets. Tests with small models use smaller ones.
+// Thresholds for sizes that no argument sets: the elements that one update op processes, and the bytes of a value that is worth
+// offloading. Tests with small models use smaller ones.
 struct SizeThresholds {
   int64_t elements_at_once = UpdateOptions().elements_at_once;
   int64_t least_offloaded_bytes = OffloadOptions().least_bytes;
@@ -30,8 +31,9 @@ struct SizeThresholds {
 // Measured rates of the device, of links and of disks; empty without measurements.
 struct Calibrations {
   CpuCalibration cpu = {};
-  LinkCalibration links = {};  // measured for this number of ranks; with NCCL, either with or without P2P
-  DiskRates disk = {};         // rates of the disk that --offload_optimizer nvme:FOLDER names
+  // times of exchanges for this number of ranks; with NCCL, those with or those without P2P
+  LinkCalibration links = {};
+  DiskRates disk = {};  // rates of the disk that --offload_optimizer nvme:FOLDER names
 };
 
 // The number of buckets for which a GPU captures CUDA graphs during the run.

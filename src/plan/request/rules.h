@@ -17,8 +17,8 @@ struct RequestRemarks {
   std::vector<std::string> warnings = {};
 };
 
-// Returns the data types that the arguments ask for on this device. Errors: kUsage for types that the device does
-// not have, and for arguments that contradict each other.
+// Returns the data types that the arguments ask for on this device. Errors: kUsage for types that the device cannot compute, and for
+// arguments that contradict each other.
 PrecisionOptions precision_of(const Arguments& arguments, const DeviceOptions& device, bool trains,
                               RequestRemarks& remarks);
 
@@ -46,9 +46,9 @@ std::optional<LoraConfig> lora_of(const Arguments& arguments, const ModelConfig&
 // The host memory that the process uses outside the arena, as far as it does not follow from the arguments.
 struct HostFacts {
   int64_t process_bytes = 0;
-  int64_t data_bytes = 0;     // without batches that the loader prepares in advance
-  int64_t io_bytes = 0;       // without the buffers for the matrix that is being quantized
-  int64_t reading_bytes = 0;  // the same as HostMemory::reading_bytes
+  int64_t data_bytes = 0;     // data in memory, without the batches that the loader prepares in advance
+  int64_t io_bytes = 0;       // buffers for checkpoints, without those for the matrix that is being quantized
+  int64_t reading_bytes = 0;  // peak while data files are read, as in HostMemory::reading_bytes
   int64_t bound_buckets = 0;  // number of buckets for which the executor prepares the calls of ops
   int64_t library_bytes_per_bucket = 0;
   // bytes per token, summed over all batches that the loader holds at a time

@@ -1,6 +1,6 @@
 // Chooses which values the backward pass recomputes: either the fastest choice that fits into a number of bytes, or the choice that needs
-// the fewest bytes within a given increase of the time of a step. Every figure comes from a plan that was made with the choice. Pure;
-// thread-safe.
+// the fewest bytes within a given increase of the time of a step. The reported memory and times are those of a plan that was made with
+// the choice. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
   std::vector<RecomputeOutcome> policies =
-      {};             // results for the policies none, cheap and full, for comparison
+      {};             // the results of the policies none, cheap and full, for comparison
   int num_plans = 0;  // number of plans of the whole model that the search made
 };
 

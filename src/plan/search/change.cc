@@ -28,7 +28,8 @@ std::vector<int64_t> halves(int64_t from, int64_t down_to) {
 
 Change::Change(RunSpec run, PlanLabels labels) : run_(std::move(run)), labels_(std::move(labels)) {
   run_.facts.passes.dump = nullptr;
-  // These plans are never executed, because a user who follows a suggestion starts a new run. Therefore their graphs are not verified.
+  // Plans with changed arguments are never executed, because a user who follows a suggestion starts a new run. Therefore their graphs
+  // are not verified.
   if (run_.facts.passes.verification == Verification::kOnce)
     run_.facts.passes.verification = Verification::kNever;
 }

@@ -22,10 +22,10 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, these
-// figures are bounds.
+// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, they
+// are only bounds.
 struct FitNeeds {
-  int64_t bytes = 0;        // upper bound of the bytes
+  int64_t bytes = 0;        // upper bound of the bytes that the plan needs
   int64_t least_bytes = 0;  // estimate of the smallest possible bytes: those with full recomputation
   double ms_per_sample = 0;
   // Lower bound of the time per sample: the time of the ops alone or that of the transfers alone, whichever is
@@ -58,7 +58,7 @@ class FitPlanner {
   // Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
-  // States how recomputed values are chosen.
+  // Returns how recomputed values are chosen: by a policy, or by a separate search for each plan.
   RecomputeChosen chosen() const { return recompute_; }
   // Returns true if the plan fits into the memory limit, and into the budget if there is one.
   bool fits(int64_t bytes) const;
@@ -72,7 +72,7 @@ class FitPlanner {
   struct Graphs {
     std::optional<Placer> placer = {};
     FitShape built_for = {};
-    FitNeeds own_needs = {};  // the result for a batch of the shape `built_for`
+    FitNeeds own_needs = {};  // memory and time of a batch of the shape `built_for`
   };
   // The properties that determine a graph: accumulation, logits in chunks, and the recomputation policy.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
@@ -93,8 +93,10 @@ class FitPlanner {
 
 // The largest batch and the longest sequence that fit with a set of methods.
 struct FitLimits {
-  int64_t largest_batch = 0;     // number of sequences in a batch without accumulation; 0: none fits
-  int64_t longest_sequence = 0;  // number of tokens per sequence, with the batch size of the shape
+  // Largest number of sequences that fit in a batch without accumulation; 0 if none fits.
+  int64_t largest_batch = 0;
+  // Largest number of tokens per sequence that fits with the batch size of the shape.
+  int64_t longest_sequence = 0;
 };
 
 // Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If recomputed

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kSetsAtOnce = 8;
 // A method is worth adding to a set only if the step time with it, divided by the time without it, is at most this.
 constexpr double kWorthHaving = 0.995;
-// A method is only planned if a lower bound of that ratio is at most this.
+// A method is only planned if a lower bound of the step time with it, divided by the time without it, is at most this.
 constexpr double kWorthLooking = 0.99;
 // Limits for choosing individual values to recompute, which takes a tenth of a second per choice: the largest number of choices per set
 // of methods, and the largest number of sets in which a budget replaces checkpointing.
@@ -31,7 +31,7 @@ constexpr size_t kMostBudgets = 6;
 struct Split {
   FitShape shape = {};
   bool is_wanted = true;
-  double least_ms = 0;  // lower bound of the time per sample, for all plans with this split
+  double least_ms = 0;  // lower bound of the time per sample, for all plans with this split of the batch
   std::optional<FitNeeds> needs = {};
 };
 
@@ -127,8 +127,8 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // Enters a set into the queue, which is sorted by the smallest bound of the time among the splits that `counts` accepts. Returns false
-  // if it accepts no split.
+  // Enters a set into the queue, which is sorted by a lower bound of the time: the smallest one among the splits of the batch for which
+  // `counts` returns true. Returns false if there is no such split.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
     std::optional<double> bound;
@@ -149,7 +149,8 @@ class SetSearch {
       if (answer.ms_per_sample > entry.bound_ms) continue;
       is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
       const bool changes_no_more = answer.extent <= entry.node->extent;
-      // A tie may extend by the error of estimates from its fastest row, and by the same error again from the row that becomes its first.
+      // A row that changes training less may become the first row of a tie although it is slower than the fastest one by the error of
+      // estimates. The tie then includes rows that are slower than this first row by the same error.
       const double last_of_tie = (1 + kEstimateError) * answer.ms_per_sample;
       before += changes_no_more || !is_tie(last_of_tie, entry.bound_ms) ? 1 : 0;
     }
@@ -239,8 +240,9 @@ class SetSearch {
     }
   }
 
-  // Finds the fastest split of the batch whose plan fits. The order in which splits are tried comes from quickly placed graphs. Their
-  // figures are exact, except for sets that choose individual values to recompute, for which they are bounds.
+  // Finds the fastest split of the batch whose plan fits. Splits are tried in the order of their times, which FitPlanner::placed()
+  // computes from graphs that were built for another batch shape. These times are exact, except for sets that choose individual values to
+  // recompute, for which they are lower bounds.
   void build(Node& node) {
     const RecomputeChosen chosen = node.planner->chosen();
     const bool by_budget = chosen == RecomputeChosen::kByBudget;

@@ -22,9 +22,9 @@ constexpr bool is_tie(double smaller, double larger) {
 }
 
 struct FitQuestion {
-  int64_t effective_batch = 8;   // sequences per optimizer step
+  int64_t effective_batch = 8;   // number of sequences per optimizer step
   int64_t most_sequences = 0;    // largest number of sequences per micro-batch; 0: effective_batch
-  int64_t longest = 128;         // tokens per sequence
+  int64_t longest = 128;         // number of tokens per sequence
   int64_t most_tokens = 512;     // number of positions of the model, the limit for longest_sequence
   int64_t largest_batch = 4096;  // upper limit of the search for the largest batch
   size_t num_answers = 12;       // number of answers to return, in the order of order_ties()
@@ -36,7 +36,7 @@ struct FitQuestion {
   int num_threads = 1;  // number of threads that plan in parallel; answers do not depend on it
 };
 
-// The best run with one set of training methods. Every figure comes from a plan that build_plan() made for exactly this run.
+// The best run with one set of training methods. Its memory and times are those of a plan that build_plan() made for exactly this run.
 struct FitAnswer {
   MethodSet set = {};
   ExtentOfChange extent = {};

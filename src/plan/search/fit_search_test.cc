@@ -134,8 +134,8 @@ int expect_alike(const std::vector<PlanRequest>& requests,
   return num_alike;
 }
 
-// Requests that are said to share graphs must really have equal graphs. Requests that differ only in fields without effect on graphs
-// should share them.
+// Requests for which a function such as share_begun_graphs() returns true must really have equal graphs. Requests that differ only in
+// fields without effect on graphs should share them.
 TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
   const std::vector<PlanRequest> requests = different_requests();
   std::vector<std::string> texts, gradients, evaluations;
@@ -325,8 +325,8 @@ TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
 struct PlannedSet {
   MethodSet set = {};
   FitShape shape = {};
-  int64_t bytes = 0;  // lower bound of the time
-  double ms = 0;      // estimated time if unused memory is used for early copies
+  int64_t bytes = 0;  // bytes if states and activations are copied as late as possible
+  double ms = 0;      // estimated time per sample if unused memory is used for early copies
 };
 
 // Searches exhaustively: plans every set of methods with every split of the batch, and skips none because of a bound.
@@ -403,13 +403,14 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
   const ExtentOfChange sgd{.effect = Effect::kOtherModel, .num_arguments = 1};
   EXPECT_EQ(ordered({}), "");
   EXPECT_EQ(ordered({{"bf16", 20, bf16}}), "bf16 1");
-  // 20.3 and 20.7 are within 15 % of 20, so they are in its tie. 23.9 is within 15 % of neither 20 nor 20.7.
+  // The times 20.3 and 20.7 are within 15 % of the fastest time, 20, so their rows are in its tie. 23.9 is within 15 % of neither 20 nor
+  // 20.7.
   EXPECT_EQ(
       ordered(
           {{"pure", 20, pure}, {"bf16", 20.7, bf16}, {"bf16, adam", 20.3, bf16_adam}, {"as is", 23.9, none}}),
       "bf16 1, bf16, adam 1, pure 1, as is 2");
-  // 23.1 is within 15 % of 20.7, the row that would be first, and changes the run less, so it belongs to the tie and becomes its first
-  // row.
+  // The row with the time 23.1 changes the run less than the row with 20.7, which would be the first of the tie, and is within 15 % of
+  // it. Therefore it belongs to the tie and becomes its first row.
   EXPECT_EQ(ordered({{"pure", 20, pure},
                      {"bf16", 20.7, bf16},
                      {"bf16, adam", 23.05, bf16_adam},
@@ -426,7 +427,8 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
             "exact 1, bf16 1, sgd 1");
   // If two rows change the run equally, the faster one comes first.
   EXPECT_EQ(ordered({{"fp16", 1.01, bf16}, {"bf16", 1, bf16}}), "bf16 1, fp16 1");
-  // Ties are not transitive: 1.1 and 1.2 differ by less than 15 %, but 1.2 does not belong to the tie that begins with 1.
+  // Ties are not transitive: the times 1.1 and 1.2 differ by less than 15 %, but the row with 1.2 does not belong to the tie that begins
+  // with the row with 1.
   EXPECT_EQ(ordered({{"a", 1, sgd}, {"b", 1.1, sgd}, {"c", 1.2, none}, {"d", 1.3, bf16}}),
             "a 1, b 1, c 2, d 2");
 }
@@ -518,7 +520,7 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
   }
 }
 
-// The result does not depend on the thread that finds it.
+// A set that cannot be planned must be reported with the reason, for any number of threads.
 TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   PlanRequest request = small_request_on_gpu();
   request.model.freeze = {"*"};

@@ -236,7 +236,7 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
-    // Recomputation does not change rounding in fp32, and copies of weights made at use do not in fp16.
+    // Recomputation does not change rounding in fp32. Copies of weights that are made at use do not change it in fp16.
     if (method.kind == "recompute" && !own.precision.activation_dtype) continue;
     if (method.kind == "copies of weights" && own.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);
@@ -248,7 +248,7 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // The last two words are --max_grad_norm 0. They are not repeated if the run already has them.
+    // The last two words of this method are --max_grad_norm 0. They are not repeated if the run already has them.
     if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") {

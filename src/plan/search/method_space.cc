@@ -106,7 +106,7 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
       for (const WeightSpec& spec : begin_graphs(request).weights)
         (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
     } catch (const Error& error) {
-      // The error will be reported when the set is planned. Until then zero is a valid lower bound.
+      // If the arguments are refused, the error will be reported when the set is planned. Until then zero is a valid lower bound.
       if (error.code() != ErrorCode::kUsage) throw;
     }
   };

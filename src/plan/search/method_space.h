@@ -44,10 +44,10 @@ class MethodSpace {
   // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // The first is the empty set: the run without additional methods.
+  // Returns the base sets. The first one is the empty set: the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
-  // Returns the sets with one more method that trades time for memory, if the arguments allow it. Sets with recomputation recompute whole
-  // layers here, not as much as a budget requires.
+  // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
+  // whole layers and does not depend on a budget.
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
   // Returns every set except those with a recomputation budget.
   std::vector<MethodSet> all_fixed() const;
@@ -87,7 +87,8 @@ class MethodSpace {
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
   std::map<const Method*, Elements>
-      // The key is the method that trains only a part of the model, or nullptr if the whole model is trained.
+      // The numbers of elements of the weights. The key is the method that trains only a part of the model, or nullptr if the whole model
+      // is trained.
       elements_;
 };
 

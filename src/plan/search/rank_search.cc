@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of elements of the model's weights.
+// The number of elements of the trained and of the frozen weights of the model.
 struct WeightElements {
   int64_t trained = 0;
   int64_t frozen = 0;
@@ -90,7 +90,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
   return words;
 }
 
-// Searches one division of the model among the ranks. An object is used by one thread.
+// Searches for the fastest run with one division of the model among the ranks. An object is used by one thread.
 class DivisionSearch {
  public:
   DivisionSearch(const RunSpec& run, const RankQuestion& question, const RankDivision& division,
@@ -136,8 +136,8 @@ class DivisionSearch {
     }
   }
 
-  // Removes the splits with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless there are no
-  // others.
+  // Removes the splits of the batch with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless
+  // there are no others.
   void leave_short_pipelines_out(std::vector<FitShape>& splits) const {
     const int64_t stages = division_.pipeline_size;
     if (stages == 1 || splits.empty()) return;
@@ -145,8 +145,8 @@ class DivisionSearch {
     std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
-  // Removes the splits that cannot fit with any policy. The lower bound depends on accumulation, because this determines the type of
-  // gradients.
+  // Removes the splits of the batch that cannot fit with any policy. The lower bound depends on accumulation, because this determines
+  // the type of gradients.
   void prune(std::vector<FitShape>& splits, int64_t num_policies) {
     if (!own_.memory_limit_bytes) return;
     const auto is_too_large = [&](const FitShape& shape) {
@@ -163,7 +163,8 @@ class DivisionSearch {
     if (result_.smallest_bytes == 0 || bytes < result_.smallest_bytes) result_.smallest_bytes = bytes;
   }
 
-  // Plans the splits with a policy, and adds the fastest one that fits to the answers. Leaves in `open` those that do not fit.
+  // Plans the splits of the batch in `open` with a policy. Adds the fastest split that fits to the answers, and keeps in `open` only
+  // those that do not fit.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
     // Plans two stages of a pipeline: the first one, which stores the activations of the most micro-batches, and the last one, which has

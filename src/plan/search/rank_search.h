@@ -34,7 +34,8 @@ struct RankDivision {
   friend bool operator==(const RankDivision&, const RankDivision&) = default;
 };
 
-// The fastest way to split the batch for a division and a recomputation policy. All figures come from build_plan().
+// The fastest way to split the batch for a division and a recomputation policy. Its memory and times are those of a plan that
+// build_plan() made.
 struct RankAnswer {
   RankDivision division = {};
   RecomputePolicy recompute = RecomputePolicy::kCheap;
@@ -57,7 +58,7 @@ struct RankRefusal {
 };
 
 struct RankSearch {
-  std::vector<RankAnswer> answers = {};  // fastest first
+  std::vector<RankAnswer> answers = {};  // the runs that fit, fastest first
   std::vector<RankRefusal> refused = {};
   int64_t num_choices = 0;  // number of combinations of division, policy and split of the batch
   int64_t num_pruned =

@@ -79,7 +79,7 @@ TEST(RankSearch, ThreadsChangeNothing) {
   EXPECT_EQ(one.num_pruned, three.num_pruned);
 }
 
-// On CPUs tensor and pipeline parallelism are searched, also together with the division of states: their divisions are answers.
+// On CPUs the search must find divisions with tensor and pipeline parallelism, also together with the division of states.
 TEST(RankSearch, DividesLayersAndStates) {
   PlanRequest request = small_request();
   request.model.config.num_attention_heads = 4;

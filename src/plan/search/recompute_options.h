@@ -21,7 +21,8 @@ struct ValuePlace {
 };
 
 struct RecomputeOptions {
-  std::vector<RecomputeOption> options = {};    // fastest first; empty if the model has no blocks
+  // the options of a block, fastest first; empty if the model has no blocks
+  std::vector<RecomputeOption> options = {};
   std::vector<std::set<ValuePlace>> kept = {};  // for each option, the values that it keeps
 };
 

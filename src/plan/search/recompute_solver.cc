@@ -13,7 +13,7 @@ namespace {
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
-  uint32_t before = 0;  // index of the partial solution for the previous blocks
+  uint32_t before = 0;  // index of the partial solution for the previous blocks that this one extends
   uint32_t option = 0;
 };
 
@@ -32,7 +32,7 @@ void keep_pareto_front(std::vector<State>& states) {
 
 // Extends partial solutions by one block, and returns those that fit. Most of those that are not Pareto-optimal are dropped: kept bytes
 // are divided into kMostStates ranges, and a solution is dropped if it is no faster than one in a lower range. The result is a few times
-// larger than the Pareto front; without this, it would be larger by the number of options.
+// larger than the Pareto front; without this rule, it would be larger by the number of options.
 std::vector<State> extended(const std::vector<State>& before, const RecomputeBlock& block, int64_t limit) {
   if (limit < 0) return {};
   const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -52,7 +52,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   };
   for_each_that_fits(
       [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
-  // After this, fastest[i] is the smallest time of all partial solutions in ranges below i.
+  // Makes fastest[i] the smallest time of all partial solutions in ranges below i.
   std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
                    [](double a, double b) { return std::min(a, b); });
   std::vector<State> states;

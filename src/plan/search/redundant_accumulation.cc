@@ -17,7 +17,7 @@ std::string redundant_accumulation(const Plan& plan, const RunSpec& run, std::op
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
-  // A pipeline gets no advice, because it needs several micro-batches to keep its stages busy.
+  // A pipeline is not advised to accumulate less, because it needs several micro-batches to keep its stages busy.
   if (!plan.trains() || accumulation == 1 || !limit || request.ranks.pipeline_size > 1) return {};
   const int64_t micro = request.batches.train.sequences;
   int plans = 0;

@@ -36,7 +36,7 @@ std::vector<Change> changes_to_try(const Plan& plan, const RunSpec& run) {
   };
   add_method("bf16");
   if (evaluation_is_larger(plan)) {
-    // Evaluation needs more memory than training here, so only a smaller evaluation batch can reduce the total.
+    // If evaluation needs more memory than training, only a smaller evaluation batch can reduce the total.
     const std::vector<int64_t> sizes = smaller_evaluation_batches(request);
     if (!sizes.empty()) add([&](Change& change) { change.use_evaluation_batch(sizes.front()); });
   } else if (const std::optional<int64_t> sequences = smaller_micro_batch(plan)) {

@@ -19,18 +19,18 @@ class SharedGraphs {
  public:
   explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
 
-  // Announces a later call of begun() with this request. The last announced call that uses a part gets the part itself; all other calls
-  // get a copy.
+  // Announces a later call of begun() with this request. The last announced call that uses a stored part of a graph gets the part itself;
+  // all other calls get a copy.
   void announce(const PlanRequest& request);
 
   // Returns the result of begin_graphs() for the request. Errors: as begin_graphs().
   PlanGraphs begun(const PlanRequest& request);
 
  private:
-  // Returns true if the parts of this request's graphs are shared.
+  // Returns true if the graphs of this request are kept for other requests with equal graphs.
   bool shares_parts(const PlanRequest& request) const;
 
-  // A group of requests that have the same part of their graphs.
+  // Requests for which a part of the graphs, such as the evaluation program, is equal, and this part once it has been built.
   template <typename Part>
   struct Group {
     PlanRequest request = {};
@@ -45,12 +45,12 @@ class SharedGraphs {
   // Returns the group to which the request belongs, creating it if necessary.
   template <typename Part>
   Group<Part>& group_of(const PlanRequest& request, Groups<Part>& groups, Alike alike);
-  // Returns the part of a group, and builds it first if this has not been done.
+  // Returns the part of the graphs that the requests of a group have in common, and builds it first if this has not been done.
   template <typename Part, typename Make>
   static Part part_of(Group<Part>& group, const Make& make);
 
   const ChunkedGraphs chunked_;
-  std::mutex mutex_;  // guards the lists of groups; each group has its own mutex for its part
+  std::mutex mutex_;  // protects the lists of groups; each group has its own mutex for its part
   Groups<GradientGraph> gradients_;
   Groups<PlanGraphs> training_;  // first part of the training program, with its weights
   Groups<ProgramPlan> evaluation_;

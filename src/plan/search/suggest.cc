@@ -214,8 +214,8 @@ class Search {
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
-    run.arguments.recompute =
-        Arguments().recompute;  // the default policy kCheap, which is treated like no choice of the user
+    // With the default value, kCheap does not count as a policy that the user chose.
+    run.arguments.recompute = Arguments().recompute;
     return run;
   }
 
@@ -321,7 +321,7 @@ std::string format_suggestions(const std::vector<const Suggestion*>& suggestions
   return text;
 }
 
-// Returns the first suggestions for each effect on training.
+// Formats the first suggestions for each effect on training.
 std::string format_fitting(const std::vector<Suggestion>& suggestions) {
   std::vector<const Suggestion*> shown;
   std::map<Effect, size_t> counts;

@@ -26,15 +26,15 @@ std::vector<Suggestion> suggest_changes(const Plan& plan, const RunSpec& run, in
 // Returns a text for a number of missing bytes: "698.7 MiB", rounded as in all tables, or "12 bytes" if it would be rounded to zero.
 std::string format_shortage(int64_t bytes);
 
-// Returns an explanation why a plan exceeds its limit: the bytes needed and allowed, the peak and its contents, and the suggestions.
-// Returns "" if the plan fits. Cost: that of suggest_changes(), or nothing if the plan fits.
+// Returns an explanation why a plan exceeds its memory limit: the bytes needed and allowed, the peak and its contents, and the
+// suggestions. Returns "" if the plan fits. Cost: that of suggest_changes(), or nothing if the plan fits.
 std::string describe_shortage(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
 
 // Returns the same explanation, with suggestions that were already computed by suggest_changes().
 std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& suggestions,
                               const PlanLabels& labels);
 
-// Throws kWillNotFit with the text of describe_shortage() if the plan exceeds its limit.
+// Throws kWillNotFit with the text of describe_shortage() if the plan exceeds its memory limit.
 void require_fit(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
 
 // Returns a note for the user if the plan accumulates although a larger micro-batch of the same effective batch fits into the memory

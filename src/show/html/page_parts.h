@@ -64,7 +64,7 @@ class PageChart {
   double y(double value) const { return kSide * (y_.high - value) / (y_.high - y_.low); }
   // Adds a shape as SVG.
   void add(const std::string& shape) { body_ += shape; }
-  // Draws a line through the points, with a gap at points that are not finite, or dots.
+  // Draw a line through the points, with a gap at points that are not finite, or a dot at each point.
   void line(const std::vector<PlotPoint>& points, std::string_view colour, bool is_dashed);
   void dots(const std::vector<PlotPoint>& points, std::string_view colour);
   // Adds a vertical line with a label at its top.

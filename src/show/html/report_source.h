@@ -31,9 +31,9 @@ struct ReportSource {
   std::string name = {};        // path of the folder of the run, or name of the model of the plan
   nlohmann::json plan = {};     // content of plan.json
   nlohmann::json report = {};   // content of report.json
-  nlohmann::json memory = {};   // memory.json; null for a plan
+  nlohmann::json memory = {};   // content of memory.json; null for a plan
   nlohmann::json results = {};  // content of all_results.json
-  nlohmann::json profile = {};  // profile.json; null for a run without --profile
+  nlohmann::json profile = {};  // content of profile.json; null for a run without --profile
   std::vector<LogRecord> history = {};
   std::optional<BufferMap> map = {};
 

@@ -44,7 +44,7 @@ struct Band {
   std::string name;
   Bar memory;
   Bar speed;
-  Bar metric;  // a metric of the evaluation, such as accuracy; 0 if there is none
+  Bar metric;  // the row's metric of the evaluation, such as accuracy; 0 if there is none
   // text that replaces the bar of Hugging Face's Trainer if Trainer did not run this row
   std::string no_peer;
 };

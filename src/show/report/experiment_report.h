@@ -64,8 +64,8 @@ const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
 // Returns value / reference; 0 if the reference is 0.
 double ratio(double value, double reference);
 
-// Formats the table with at most 100 columns and a newline at the end. A name longer than its column
-// continues on the next line. Speed-up and saving are relative to the first row with figures.
+// Formats the table with at most 100 columns and a newline at the end. A name longer than its column continues on the
+// next line. Speed-up and the saving of memory are relative to the first row that ran.
 std::string experiment_table(const std::vector<ExperimentRow>& rows);
 // Formats the predictions of the rows next to the values that Hugging Face's page states, with at most 80 columns and a
 // newline at the end.
@@ -94,7 +94,7 @@ std::string experiment_json(const std::vector<ExperimentRow>& rows, const Experi
 // Draws a plot of memory and speed with one row of bars per method. The colours are those of Okabe and Ito (2008),
 // which people with any common form of colour blindness can distinguish: blue for this program, orange for Hugging
 // Face's Trainer if it ran the rows too. Predictions are marks across the bars, so they need no colour. Rows without
-// figures have no bars; the caption names them. Requires: at least one row.
+// measurements have no bars; the caption names them. Requires: at least one row.
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

@@ -30,8 +30,8 @@ std::string rate(double value) {
   return value > 0 ? short_number(value) : "-";
 }
 
-// Returns the name of a row for the column before its figures, `width` columns wide. A longer name continues on further
-// lines. It is not shortened, because rows may differ in any part of their names.
+// Returns the name of a row as the first cell of its line in the table, `width` characters wide. A longer name
+// continues on further lines. It is not shortened, because rows may differ in any part of their names.
 std::string name_column(std::string_view name, size_t width = kNameWidth) {
   std::string text = wrapped(name, width, 2);
   text.pop_back();

@@ -96,7 +96,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
                             "\n  per_device_train_batch_size=8 fp16=0\n"})
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
-  // Long arguments must not move the figures out of their columns.
+  // Long arguments must not move the numbers out of their columns.
   const size_t first = table.find("   12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
@@ -171,7 +171,7 @@ TEST(ExperimentRuns, MedianMaximumAndSpread) {
   add(2, 6);
   EXPECT_NEAR(*speed_spread(figures), 5 / 10.5, 1e-12);
   add(11, 6);
-  // The spread ignores the slowest run (2, an outlier) and the fastest run (12).
+  // The spread ignores the slowest run (with the speed 2, an outlier) and the fastest run (12).
   EXPECT_EQ(figures.samples_per_s, 11);
   EXPECT_NEAR(*speed_spread(figures), 0.5 / 11, 1e-12);
   EXPECT_EQ(figures.speeds, (std::vector<double>{10, 12, 11, 2, 11}));
@@ -206,7 +206,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // Earlier versions wrote rows without the two fields that are erased here.
+  // Earlier versions wrote rows without the two fields that this test erases.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");
@@ -282,7 +282,7 @@ TEST(ExperimentPicture, HasThePeersBars) {
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // Trainer did not run three of the rows. Each of them has this text in both panels.
+  // Trainer did not run three of the rows. For each of them, both panels show this text instead of a bar.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 

@@ -254,7 +254,8 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
-  // These two sizes are products of a layer in the forward pass and in the computation of its gradients.
+  // The sizes of two matrix products of a layer, which occur in the forward pass and in the computation of the
+  // gradients.
   for (const char* product :
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);

@@ -1,5 +1,4 @@
-// Formats figures for people, and texts with a given width. Pure; thread-safe. Nothing here depends on the
-// locale.
+// Formats numbers for people, and texts with a given width. Pure; thread-safe. Nothing here depends on the locale.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +45,10 @@ struct ProgressFigures {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double tokens_per_s = 0;  // without padding
+  double tokens_per_s = 0;  // tokens per second, without padding
   // Share of the device's peak rate of floating-point operations that the model reaches, from 0 to 1. Not shown if unset.
   std::optional<double> model_flops_utilization = {};
-  int64_t memory_bytes = 0;  // planned memory
+  int64_t memory_bytes = 0;  // planned memory of the run
   double elapsed_s = 0;
   double remaining_s = -1;  // estimated time until the end; negative if unknown
 };

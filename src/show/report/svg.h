@@ -63,7 +63,7 @@ class SvgPlot {
   PlotText text_;
   double x_low_, x_high_, y_low_, y_high_;
   Picture body_;
-  Picture marks_;  // the marks and the legend, drawn on top of body_
+  Picture marks_;  // marks and legend, which are drawn on top of body_
   int num_legend_ = 0;
 };
 
