@@ -20,8 +20,8 @@ struct GpuTarget {
   int64_t memory_bytes = 0;    // memory available to processes, as printed by nvidia-smi
   double memory_gb_per_s = 0;  // sum of the rates of reads and writes
   double f32_tflops = 0;       // rate of fp32 products on the CUDA cores, without tensor cores
-  double tf32_tflops = 0;      // dense products on tensor cores; 0 if unsupported
-  double bf16_tflops = 0;      // 0 if unsupported
+  double tf32_tflops = 0;      // dense tf32 products on tensor cores; 0 if unsupported
+  double bf16_tflops = 0;      // dense bf16 products on tensor cores; 0 if unsupported
   double f16_tflops = 0;
   // rate of the link to host memory in each direction, while both directions are used
   double link_gb_per_s = 0;

@@ -101,7 +101,8 @@ struct RankConnections {
       if (axis.messages != nullptr) axis.messages->require_all_ranks();
     });
   }
-  // Map the memory of this rank for the other ranks, or end this, along every axis whose GPUs map each other's memory.
+  // map_peers() and unmap_peers() begin and end the mapping of memory between the ranks, along every axis whose GPUs map each
+  // other's memory.
   void map_peers(std::byte* memory, int64_t bytes) const {
     const auto map = [&](const AxisConnections& axis, PeerMemory::BlockSizes sizes) {
       if (axis.peers != nullptr) axis.peers->map(memory, bytes, sizes);

@@ -34,7 +34,8 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
-  std::vector<Capability> capabilities = {};  // the number formats; empty unless the user requested them
+  // The number formats that the CPU multiplies in hardware. The list is empty unless the user requested it.
+  std::vector<Capability> capabilities = {};
 };
 
 // Returns the current state of this machine. `isa` is the text of describe_isa().
@@ -55,7 +56,7 @@ struct MonitorSample {
   std::optional<int> cuda_version = {};  // the latest CUDA version that the driver supports, 12080 for 12.8
   std::vector<GpuSample> gpus = {};
   HostSample host = {};
-  bool with_capabilities = false;  // true if the user requested the capabilities
+  bool with_capabilities = false;  // true if the user requested the number formats of the devices
   bool with_context = false;
   // memory of new CUDA contexts, for the GPUs on which it was measured
   std::vector<ContextSample> contexts = {};

@@ -15,8 +15,8 @@
 namespace plimsoll {
 
 struct DocumentOptions {
-  LineBreaks line_breaks = LineBreaks::kKeep;  // used for .txt
-  QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
+  LineBreaks line_breaks = LineBreaks::kKeep;  // only for .txt files
+  QuoteRule quotes = QuoteRule::kRfc4180;      // rule for the quotes in CSV and TSV files
   // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};
   // True if rows may be conversations; false to treat their columns like any others.

@@ -93,7 +93,8 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
 
 enum class LabelUse {
   kRequired,  // for training: an unknown label is an error
-  kOptional,  // for prediction: the label -1 and empty cells become kNoLabel (values: NaN)
+  // for prediction: the label -1 and empty cells become kNoLabel, or NaN if labels are real numbers
+  kOptional,
 };
 
 // Encodes the labels of a split. Errors: kBadData with file:line for an unknown label (the message lists the

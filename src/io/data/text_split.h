@@ -100,9 +100,9 @@ class TextSplit {
   void check_messages(int64_t table_row) const;
 
   Table table_;
-  TaggedWords words_;  // one entry per row of the table; empty unless has_words_
+  TaggedWords words_;  // words and tags of each row of the table; empty unless has_words_
   bool has_words_ = false;
-  TokenRows ids_;  // one entry per row of the table; empty unless has_ids_
+  TokenRows ids_;  // token ids of each row of the table; empty unless has_ids_
   bool has_ids_ = false;
   ChatColumns chat_ = ChatColumns::kNone;
   std::vector<int64_t> rows_;

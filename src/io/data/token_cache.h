@@ -40,9 +40,9 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // see WordTokens::word_starts; empty unless the rows are lists of words
+  std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are lists of words
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // the reason for a message, if the cache file was replaced or could not be saved
+  std::string detail;  // the reason, for messages, why a cache file was replaced or not saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };
@@ -88,7 +88,7 @@ class TokenCacheWriter {
   std::unique_ptr<File> file_;
   HashStream64 hash_;
   std::vector<int64_t> offsets_ = {0};
-  std::vector<uint8_t> types_;  // empty as long as every type is 0
+  std::vector<uint8_t> types_;  // token types; empty as long as all of them are 0
   TypeUse type_use_ = TypeUse::kSegments;
   std::vector<uint16_t> narrow_ids_;  // buffer for the ids of the part that is being written
   std::vector<int32_t> wide_ids_;

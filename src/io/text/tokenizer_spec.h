@@ -53,9 +53,12 @@ struct BpeSpec {
   std::optional<std::string> unk_token;  // if absent, characters without a token are dropped
   std::string continuing_prefix;
   std::string end_suffix;
-  bool fuse_unk = false;       // adjacent unknown characters become a single unknown token
-  bool byte_fallback = false;  // unknown characters become the tokens <0x00> to <0xFF> if these exist
-  bool ignore_merges = false;  // a word that is a token of the vocabulary is not built by merges
+  // if true, adjacent unknown characters become a single unknown token
+  bool fuse_unk = false;
+  // if true, unknown characters become the tokens <0x00> to <0xFF> if these exist
+  bool byte_fallback = false;
+  // if true, a word that is a token of the vocabulary is not built by merges
+  bool ignore_merges = false;
 };
 
 struct UnigramSpec {
@@ -91,7 +94,8 @@ class Decoder;
 
 // Settings of the post-processors ByteLevel and RobertaProcessing, which exclude white space from the offsets of tokens.
 struct OffsetTrimming {
-  bool keeps_added_space = false;  // the space that add_prefix_space inserted is not excluded
+  // if true, the space that add_prefix_space inserted before the text does not count as white space to exclude
+  bool keeps_added_space = false;
 };
 
 struct TokenizerSpec {
