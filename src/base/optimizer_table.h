@@ -81,7 +81,7 @@ struct OptimizerRow {
 // Returns the rows in the order of optimizer_table.inc.
 std::span<const OptimizerRow> optimizer_rows();
 const OptimizerRow& optimizer_row(OptimizerKind kind);
-// Returns the row of that name ("adamw"), or null.
+// Returns the row of the optimizer with this name, such as "adamw", or null if there is none.
 const OptimizerRow* find_optimizer_row(std::string_view name);
 
 // A value of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its training_args.py), with the
@@ -101,7 +101,7 @@ struct OptimizerName {
 
 // Returns the names of the rows, then those that store states in host memory, then those that are refused.
 std::span<const OptimizerName> optimizer_names();
-// Returns the entry of that name, or null.
+// Returns the entry of this value of --optim, or null if it is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);
 
 }  // namespace plimsoll

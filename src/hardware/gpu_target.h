@@ -31,10 +31,10 @@ struct GpuTarget {
   // Memory that a training process holds on the GPU outside its arena (the memory block that the plan lays out): CUDA context,
   // code of the program, and library handles.
   int64_t constant_bytes = 0;
-  std::string provenance = {};           // where the rates come from
-  std::string constant_provenance = {};  // where constant_bytes comes from
+  std::string provenance = {};           // source of the rates, such as a data sheet
+  std::string constant_provenance = {};  // source of constant_bytes, such as a measurement
   std::string uuid = {};                 // UUID of a card that is in this machine; empty in the table
-  bool maps_peers = true;                // the GPU can map the memory of the other GPUs of its machine
+  bool maps_peers = true;  // true if the GPU can map the memory of the other GPUs of its machine
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 

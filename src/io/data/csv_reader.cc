@@ -306,7 +306,7 @@ void CsvParser::read_header() {
     begin = end;
     header_tabs_ += std::count(columns.back().begin(), columns.back().end(), '\t');
     if (columns.back().empty()) {
-      // pandas writes the index of a table as a column with an empty name. When it reads such a column, it names the column as here.
+      // pandas writes the index of a table as a column with an empty name. When pandas reads such a column, it calls it "Unnamed: N".
       columns.back() = fmt::format("Unnamed: {}", columns.size() - 1);
     }
   }

@@ -21,7 +21,7 @@ struct DocumentOptions {
   std::optional<std::string> column = {};
   // True if rows may be conversations; false to treat their columns like any others.
   bool reads_chats = false;
-  // Bytes of text per part in which a file is read; a document is never divided.
+  // The number of bytes of text that are read as one part of a file. A document is never divided.
   int64_t part_bytes = int64_t{32} << 20;
   // The maximum size in bytes of a file that cannot be read in parts; 0 for no limit.
   int64_t max_bytes = 0;

@@ -185,8 +185,8 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the word pattern of a pre-tokenizer of type Split, or nothing if its expression is unknown or if its options do more
-// than make each match a word.
+// Returns the word pattern of a pre-tokenizer of type Split. Returns nothing if its regular expression is not one of the known ones,
+// or if its options do anything else than make each match a word.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;

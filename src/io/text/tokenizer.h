@@ -131,8 +131,8 @@ struct TruncationDefault {
 
 struct DecodeOptions {
   bool skip_special_tokens = false;
-  // Removes spaces before punctuation. If it is absent, the setting of tokenizer_config.json is used, which BPE models ignore as
-  // in transformers 5.
+  // True to remove spaces before punctuation. If this option is absent, the setting of tokenizer_config.json is used, which BPE
+  // models ignore as in transformers 5.
   std::optional<bool> clean_up_spaces = std::nullopt;
 };
 

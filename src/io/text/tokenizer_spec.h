@@ -94,14 +94,14 @@ class Decoder;
 
 // Settings of the post-processors ByteLevel and RobertaProcessing, which exclude white space from the offsets of tokens.
 struct OffsetTrimming {
-  // if true, the space that add_prefix_space inserted before the text does not count as white space to exclude
+  // If true, the offsets of the first token are not shortened by the space that add_prefix_space inserted before the text.
   bool keeps_added_space = false;
 };
 
 struct TokenizerSpec {
   // name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt"
   std::string source;
-  std::string where;  // path of that file, for error messages
+  std::string where;  // path of the file with the vocabulary, for error messages
   // The settings of BERT's normalizer. They are not used if `pipeline` exists and contains no BertNormalizer.
   NormalizerSpec normalizer;
   // The general pipeline from a text to words. It is null if the steps are those of BERT, which have a faster implementation.

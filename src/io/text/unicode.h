@@ -46,11 +46,11 @@ class UnicodeTable {
   // points. Pages whose flags are all equal to the same value have the same number. Numbers are smaller than num_pages().
   size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
   size_t num_pages() const { return flags_.size() / kPageSize; }
-  // Appends the full canonical decomposition (the code point itself if it has none).
+  // Appends the full canonical decomposition of a code point (the code point itself if it has none).
   void decompose(char32_t code_point, std::u32string* out) const;
-  // Appends the lower case (the code point itself if it has none).
+  // Appends the lower case of a code point (the code point itself if it has none).
   void to_lower(char32_t code_point, std::u32string* out) const;
-  // Returns the sort key of the canonical order; 0 for a starter.
+  // Returns the rank by which the canonical order sorts a combining character; 0 for a starter, which is not moved.
   int combining_rank(char32_t code_point) const;
 
   // Returns every code point with a decomposition (except Hangul syllables) or a lower case.
