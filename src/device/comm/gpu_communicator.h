@@ -20,7 +20,7 @@ namespace plimsoll {
 // A tensor whose elements are summed over the ranks.
 struct ReducedTensor {
   View data;
-  int64_t count = 0;  // number of elements
+  int64_t count = 0;  // number of elements of the tensor
 };
 
 class GpuCommunicator {

@@ -67,7 +67,7 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::kF32;
   std::vector<int64_t> shape;
-  int64_t begin = 0;  // byte offset from the start of the data
+  int64_t begin = 0;  // byte offset of the tensor from the start of the data
   int64_t end = 0;
   // True if reading must return the transpose of the matrix in the file; `shape` is then that of the transpose.
   bool is_transposed = false;
@@ -175,9 +175,9 @@ inline const std::map<std::string, std::string> kPytorchMetadata = {{"format", "
 struct SafetensorsLayout {
   struct Place {
     const TensorSource* tensor = nullptr;
-    int64_t offset = 0;  // byte offset from the start of the file
+    int64_t offset = 0;  // byte offset of the tensor from the start of the file
   };
-  std::string header;         // the bytes at the start of the file
+  std::string header;         // all bytes of the file before the data of the first tensor
   std::vector<Place> places;  // tensors in the order of their data in the file
   int64_t size_bytes = 0;     // size of the file
 };

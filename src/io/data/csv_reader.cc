@@ -109,7 +109,7 @@ void CsvParser::consume_line_end() {
   place_.column = 1;
 }
 
-// Returns false at the end of the text.
+// Skips empty lines. Returns false if the text ends after them.
 bool CsvParser::skip_empty_lines() {
   while (read_ < text_.size() && at_line_end()) {
     consume_line_end();

@@ -17,7 +17,7 @@
 #include <span>
 
 #include "base/philox.h"
-#include "plimsoll/data.h"  // for kNoLabel
+#include "plimsoll/data.h"  // declares kNoLabel
 
 namespace plimsoll {
 

@@ -33,7 +33,7 @@ struct RowRules {
   int64_t num_labels = 0;
   std::optional<int32_t> end_token = {};     // id that is appended to the tokens of each text
   std::optional<TokenMasking> masking = {};  // which tokens are masked; only for LabelKind::kMaskedToken
-  LabelUse label_use = LabelUse::kRequired;  // kOptional: either all rows have a label or none has
+  LabelUse label_use = LabelUse::kRequired;  // with kOptional, either all rows or no rows have a label
   // Returns the encoder for rows with this kind of input. Throws an error with the reason if such rows cannot be encoded.
   std::function<const TextEncoder&(RowInput input)> encoder;
 };

@@ -36,7 +36,7 @@ struct Header {
   int32_t has_word_starts = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;  // hash of all bytes before the header
-  uint64_t header_hash = 0;   // hash of all fields above
+  uint64_t header_hash = 0;   // hash of the fields of this header before this one
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 104 && alignof(Header) == 8);
 constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(Header));

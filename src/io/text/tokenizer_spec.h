@@ -49,8 +49,9 @@ struct BpeMerge {
 };
 
 struct BpeSpec {
-  std::vector<BpeMerge> merges;          // in the order of their ranks: the merge with index i has rank i
-  std::optional<std::string> unk_token;  // if absent, characters without a token are dropped
+  std::vector<BpeMerge> merges;  // in the order of their ranks: the merge with index i has rank i
+  std::optional<std::string>
+      unk_token;  // the unknown token; if absent, characters without a token are dropped
   std::string continuing_prefix;
   std::string end_suffix;
   // if true, adjacent unknown characters become a single unknown token

@@ -38,7 +38,7 @@ class UnicodeTable {
   // Returns the table, which exists once per process.
   static const UnicodeTable& get();
 
-  // Requires: code_point < kNumCodePoints.
+  // Returns the flags of a code point, CodePointFlags joined by |. Requires: code_point < kNumCodePoints.
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }

@@ -31,7 +31,7 @@ class UnicodeProperties {
  public:
   static const UnicodeProperties& get();
 
-  // Requires: code_point < kNumCodePoints.
+  // Returns the flags and the general category of a code point. Requires: code_point < kNumCodePoints.
   uint16_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
