@@ -245,7 +245,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // Each rank starts with the rank after it, so that at any time no rank receives from all others.
+    // Each rank first sends to the rank after it, so that a rank does not receive from all others at the same time.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The path between two GPUs over PCI Express, from the shortest to the longest.
+// The kinds of paths between two GPUs over PCI Express, from the shortest to the longest.
 enum class PciPath : uint8_t {
   kUnknown,     // the driver does not report the path
   kOneBridge,   // called PIX by nvidia-smi: through a single PCI Express bridge, or on one board
@@ -48,7 +48,8 @@ struct GpuPair {
       false;  // true if the NVLinks lead to NVSwitches, which connect all GPUs with each other
   std::optional<bool> maps_memory =
       {};  // true if the GPU of the matrix row can map the memory of the GPU of the matrix column
-  std::string why_not_mapped = {};  // why it cannot, in the words of the driver and as a part of a sentence
+  // The reason that the driver gives if the memory cannot be mapped, as a part of a sentence.
+  std::string why_not_mapped = {};
   friend bool operator==(const GpuPair&, const GpuPair&) = default;
 };
 

@@ -201,7 +201,7 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
 struct Unwrapping {
   // True to remove components that a wrapper may insert anywhere in a name, such as "_orig_mod".
   bool removes_inner = false;
-  // A prefix such as "0.auto_model." or "model.", which is afterwards removed from the names that begin with it.
+  // A prefix such as "0.auto_model." or "model.". It is removed from the names that begin with it, after removing inner components.
   std::string prefix = {};
 
   bool removes_anything() const { return removes_inner || !prefix.empty(); }

@@ -46,7 +46,8 @@ Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 // Returns blocks that begin `stride` tokens apart in all documents one after another, up to the block with the last token. In each block,
 // only the tokens that no earlier block contains count as labels. Every label therefore has at least block_size - stride tokens before
 // it, except in the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length models". Requires: 1 <=
-// stride <= block_size, BlockRule::kConcatenate, a token. Errors: as make_blocks(). Memory: the tokens of all blocks, which are copied.
+// stride <= block_size, BlockRule::kConcatenate, at least one token. Errors: as make_blocks(). Memory: the tokens of all blocks, which are
+// copied.
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride);
 
 }  // namespace plimsoll

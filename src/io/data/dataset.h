@@ -17,7 +17,7 @@ namespace plimsoll {
 // The sequences of each row if a row consists of several sequences, such as documents that are packed into a block. Row r consists of the
 // sequences [offsets[r], offsets[r + 1]) of the list `sequences`.
 struct PackedRows {
-  std::vector<int64_t> offsets = {};  // empty if row r consists of sequence r only
+  std::vector<int64_t> offsets = {};  // positions in `sequences`; empty if row r is sequence r
   std::vector<int32_t> sequences = {};
 
   bool empty() const { return offsets.empty(); }

@@ -15,7 +15,7 @@
 namespace plimsoll {
 
 struct DocumentOptions {
-  LineBreaks line_breaks = LineBreaks::kKeep;  // only for .txt files
+  LineBreaks line_breaks = LineBreaks::kKeep;  // kKeep: a document in a .txt file contains its line break
   QuoteRule quotes = QuoteRule::kRfc4180;      // rule for the quotes in CSV and TSV files
   // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};

@@ -53,7 +53,8 @@ class TextSplit {
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
 
-  // Returns how the rows contain conversations, which first_text() and second_text() return as JSON or text; kNone if they contain none.
+  // Returns the form of the conversations in the rows, or kNone if they contain none. first_text() and second_text() return the
+  // conversations as JSON or text.
   ChatColumns chat() const { return chat_; }
 
   // The following functions require 0 <= row < num_rows() and !has_words().

@@ -29,7 +29,7 @@ struct TokenCacheKey {
   uint64_t text_hash = 0;
   uint64_t encoder_hash = 0;
   int64_t max_seq_length = 0;
-  int64_t num_rows = -1;  // -1 for all rows of a file, whose number is not known before the file is read
+  int64_t num_rows = -1;  // number of rows; -1 for all rows of a file that was not read yet
 
   uint64_t hash() const;
   // Returns the name of the cache file, such as "tokens-0123456789abcdef.bin".
@@ -40,7 +40,7 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // as in WordTokens; empty unless the rows are lists of words
+  std::vector<int32_t> word_starts;  // see WordTokens::word_starts; empty for rows that are texts
   CacheOutcome outcome = CacheOutcome::kBuilt;
   std::string detail;  // the reason, for messages, why a cache file was replaced or not saved
 };

@@ -74,7 +74,7 @@ class TokenSet {
     const auto at = static_cast<size_t>(arrays_.offsets[static_cast<size_t>(row)] + position);
     return is_narrow() ? arrays_.narrow_ids[at] : arrays_.wide_ids[at];
   }
-  // Write length(row) values. Requires: 0 <= row < num_rows().
+  // Write the ids or the types of a row, which are length(row) values. Requires: 0 <= row < num_rows().
   void copy_ids(int64_t row, int32_t* out) const;
   void copy_types(int64_t row, int32_t* out) const;
 

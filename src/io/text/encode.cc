@@ -11,7 +11,7 @@
 
 namespace plimsoll::text {
 
-// Returns the end of the word that starts at `begin`, or `begin` itself if there is white space.
+// Returns the end of the word that starts at `begin`, or `begin` itself if white space starts there.
 size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   size_t i = begin;
   while (i < bytes.size()) {

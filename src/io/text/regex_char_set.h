@@ -25,7 +25,7 @@ struct CharSet {
   // it matches outside of a class.
   bool strict_word = false;
 
-  // Requires: merge_ranges() was called, which sorts and merges the ranges.
+  // Returns true if a range contains the code point. Requires: merge_ranges() was called, which sorts and merges the ranges.
   bool in_ranges(char32_t c) const {
     const auto after =
         std::upper_bound(ranges.begin(), ranges.end(), c,

@@ -26,8 +26,7 @@ constexpr double kNoMaxLength = 1e12;
 
 // The tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name.
 struct NamedTokens {
-  std::map<int64_t, StatedToken>
-      by_id;  // listed in added_tokens_decoder or added_tokens.json, with their ids
+  std::map<int64_t, StatedToken> by_id;        // the tokens in added_tokens_decoder or added_tokens.json
   std::map<std::string, StatedToken> by_role;  // contains only roles that a file assigns to a token
   std::vector<StatedToken> extra;
   bool states_extra = false;  // true if a file contains additional_special_tokens

@@ -66,7 +66,8 @@ class UnicodeTable {
   std::vector<uint8_t> flags_;
   std::unordered_map<char32_t, std::u32string_view> lower_;
   std::unordered_map<char32_t, std::u32string_view> decompositions_;
-  std::u32string mapped_text_;  // the characters to which the entries of the tables above refer
+  std::u32string
+      mapped_text_;  // the lower cases and decompositions to which the values of lower_ and decompositions_ refer
 };
 
 constexpr bool is_hangul_syllable(char32_t c) {
