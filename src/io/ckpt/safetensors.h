@@ -56,7 +56,7 @@ inline constexpr int kNumStoredTypes = 22;
 
 // Returns the number of bits of one element, which may be less than 8.
 int stored_type_bits(StoredType type);
-// Returns the name in the file: "F32", "BF16", ...
+// Returns the name of an element type in the file: "F32", "BF16", ...
 std::string_view stored_type_name(StoredType type);
 std::optional<StoredType> parse_stored_type(std::string_view name);
 // Returns the DType with the same representation, or nothing if there is none. BOOL is read as u8.
