@@ -149,8 +149,8 @@ class FileLock {
 
 // The free space and the permissions of a folder.
 struct FolderSpace {
-  int64_t free_bytes = 0;    // number of bytes that this user may still write there
-  bool is_writable = false;  // true if this user may create and remove files there
+  int64_t free_bytes = 0;    // number of bytes that this user may still write to the disk
+  bool is_writable = false;  // true if this user may create and remove files in the folder
 };
 
 class FileSystem {

@@ -1,6 +1,6 @@
 // The table of optimizers and the values of --optim. Pure data without a graph, because folders on which src/optim
-// depends need them as well. The rows are in optimizer_table.inc; an optimizer is its row and its kernels
-// (kernels/optimizer). Thread-safe: constants.
+// depends need them as well. The rows are in optimizer_table.inc. An optimizer is defined by its row
+// and its kernels (kernels/optimizer). Thread-safe: constants.
 #pragma once
 
 #include <cstdint>

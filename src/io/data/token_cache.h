@@ -40,7 +40,7 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // see WordTokens::word_starts; empty for rows that are texts
+  std::vector<int32_t> word_starts;  // as WordTokens::word_starts: the word that each token begins, or -1
   CacheOutcome outcome = CacheOutcome::kBuilt;
   std::string detail;  // the reason, for messages, why a cache file was replaced or not saved
 };

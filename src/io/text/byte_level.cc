@@ -164,7 +164,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The expression of GPT-2 as newer tokenizer.json files spell it. Both match the same words.
+// The expression of GPT-2 as newer tokenizer.json files spell it. Both spellings match the same words.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =
