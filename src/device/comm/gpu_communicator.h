@@ -38,8 +38,8 @@ class GpuCommunicator {
   virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
-  // Must be called before results are used: if a rank has failed, operations that waited for it have ended without a result. Errors:
-  // kDevice, naming that rank.
+  // Throws an error if a rank has failed. Must be called before results are used, because operations that waited for a failed rank
+  // have ended without a result. Errors: kDevice, naming that rank.
   virtual void require_all_ranks() = 0;
 };
 
@@ -57,7 +57,8 @@ class GpuMessages {
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
   // Makes the host wait until all sent messages have been received.
   virtual void wait_until_received() = 0;
-  // Must be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
+  // Throws an error if a stage has failed. Must be called before received values are used, like
+  // GpuCommunicator::require_all_ranks(). Errors: kDevice.
   virtual void require_all_ranks() = 0;
 };
 

@@ -56,8 +56,8 @@ std::string throttle_warning(const std::string& gpu, const ClockEvent& event);
 
 class GpuLog {
  public:
-  // `uuid` is the identifier that NVML prints, `label` the name of the device in messages. `nvml` must
-  // outlive the object.
+  // Creates a log of one GPU. `uuid` is its identifier as NVML prints it, and `label` its name in messages. `nvml` must outlive
+  // the object.
   explicit GpuLog(std::string uuid, std::string label, const Nvml& nvml = Nvml::installed());
 
   // Adds gpu_memory_used_mib, gpu_utilization and gpu_memory_utilization (0 to 100), gpu_sm_clock_mhz,

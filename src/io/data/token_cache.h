@@ -65,7 +65,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
 // byte per token if tokens have types. If finish() is not called, no file is left. Not thread-safe. Errors: FileError.
 class TokenCacheWriter {
  public:
-  // `max_id` is the largest id that may be added. The folder is created if necessary.
+  // Creates the file under a temporary name, and its folder if necessary. `max_id` is the largest id that may be added.
   TokenCacheWriter(FileSystem& files, std::string path, int64_t max_id);
   ~TokenCacheWriter();
   TokenCacheWriter(const TokenCacheWriter&) = delete;

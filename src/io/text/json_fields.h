@@ -26,8 +26,8 @@ Json parse_json(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:
-  // `where` is the name of the file. `path` is the position of the object in the file, such as "model", and empty for the whole
-  // document. Errors: kBadData if the value is not an object.
+  // Refers to the JSON object `value`. `where` is the name of the file. `path` is the position of the object in the file, such as
+  // "model", and empty for the whole document. Errors: kBadData if the value is not an object.
   JsonFields(const Json& value, std::string where, std::string path);
 
   // Returns the field, or a null pointer if it is absent or null.
