@@ -149,8 +149,8 @@ class FileLock {
 
 // The free space and the permissions of a folder.
 struct FolderSpace {
-  int64_t free_bytes = 0;    // number of bytes that this user may still write there
-  bool is_writable = false;  // true if this user may create and remove files there
+  int64_t free_bytes = 0;    // number of bytes that this user may still write to the disk
+  bool is_writable = false;  // true if this user may create and remove files in the folder
 };
 
 class FileSystem {
@@ -189,7 +189,7 @@ class FileSystem {
   // locked already. The lock is that of flock(2), which Hugging Face's tools use too. On a file system without it, every
   // caller gets a lock.
   virtual std::unique_ptr<FileLock> try_lock(const std::string& path) = 0;
-  // Requires: the folder exists.
+  // Returns the free space and the permissions of a folder. Requires: the folder exists.
   virtual FolderSpace space_of(const std::string& folder) = 0;
 };
 

@@ -123,8 +123,8 @@ class FaultyFileSystem final : public FileSystem {
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
 
-  // Must be called by the opened files before each operation. It records the call, and throws if this call is to fail. In that
-  // case it first runs `partly`, which does the part of the operation that a failing disk would complete.
+  // Records a call, and throws if this call is to fail. The opened files must call it before each operation. If the call is to
+  // fail, this function first runs `partly`, which does the part of the operation that a failing disk would complete.
   void before(FileOperation operation, const std::string& path, const std::string& detail,
               const std::function<void()>& partly = {});
   void check_power() const;

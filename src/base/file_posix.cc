@@ -217,8 +217,7 @@ class PosixFileSystem final : public FileSystem {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) fail(FileOperation::kSyncFolder, path);
     PosixFile folder(descriptor, path);
-    // Some network file systems do not support this call for folders (EINVAL); their names are durable
-    // without it.
+    // Some network file systems do not support fsync() for folders (EINVAL). Names in their folders are durable without it.
     if (::fsync(descriptor) != 0 && errno != EINVAL) fail(FileOperation::kSyncFolder, path);
   }
 
@@ -280,8 +279,8 @@ class PosixFileSystem final : public FileSystem {
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) fail(operation, path);
     auto file = std::make_unique<PosixFile>(descriptor, path);
-    // The system permits opening a folder for reading, and only the first read fails, with a misleading message. Therefore report
-    // this error here.
+    // The system permits opening a folder like a file, and only the first read fails, with a misleading message. Therefore report
+    // here that the path is a folder.
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) fail(operation, path);
     if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);

@@ -259,7 +259,7 @@ TEST(File, ALockHasOneHolder) {
   }
 }
 
-// If a write of replace_file() fails, the old content must remain, and no temporary file that a later run would find.
+// If a write of replace_file() fails, the old content must remain, and no temporary file may be left.
 TEST(File, ReplaceThatFailsLeavesTheOldFileAlone) {
   for (int64_t call = 0; call < 5; ++call) {
     MemoryFileSystem disk;

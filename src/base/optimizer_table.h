@@ -1,6 +1,6 @@
 // The table of optimizers and the values of --optim. Pure data without a graph, because folders on which src/optim
-// depends need them as well. The rows are in optimizer_table.inc; an optimizer is its row and its kernels
-// (kernels/optimizer). Thread-safe: constants.
+// depends need them as well. The rows are in optimizer_table.inc. An optimizer is defined by its row
+// and its kernels (kernels/optimizer). Thread-safe: constants.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,7 @@ struct OptimizerRow {
 // Returns the rows in the order of optimizer_table.inc.
 std::span<const OptimizerRow> optimizer_rows();
 const OptimizerRow& optimizer_row(OptimizerKind kind);
-// Returns the row of that name ("adamw"), or null.
+// Returns the row of the optimizer with this name, such as "adamw", or null if there is none.
 const OptimizerRow* find_optimizer_row(std::string_view name);
 
 // A value of --optim: every name that Hugging Face's Trainer accepts (OptimizerNames in its training_args.py), with the
@@ -101,7 +101,7 @@ struct OptimizerName {
 
 // Returns the names of the rows, then those that store states in host memory, then those that are refused.
 std::span<const OptimizerName> optimizer_names();
-// Returns the entry of that name, or null.
+// Returns the entry of this value of --optim, or null if it is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "plimsoll/data.h"  // for kNoLabel
+#include "plimsoll/data.h"  // declares kNoLabel
 
 namespace plimsoll {
 

@@ -37,7 +37,7 @@ struct RankMesh {
   int data_rank(int rank) const { return rank / tensor_size % data_size(); }
   int tensor_rank(int rank) const { return rank % tensor_size; }
   int stage(int rank) const { return rank / (size / pipeline_size); }
-  // Returns the rank at these positions.
+  // Returns the rank with these positions on the three axes.
   int rank_at(int stage, int data_rank, int tensor_rank) const {
     return (stage * data_size() + data_rank) * tensor_size + tensor_rank;
   }

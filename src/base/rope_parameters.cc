@@ -128,7 +128,7 @@ RopeParameters parse_rope_text(std::string_view text) {
 
 double RopeFrequencies::frequency(int64_t i, int64_t dim, int64_t length) const {
   if (length <= original) return within[i];
-  // pair 0 has the exponent 0, so this also avoids a division by zero for D = 2
+  // For the type dynamic, pair 0 does not depend on the length. Handling it here avoids a division by zero below if dim is 2.
   if (growth == 0.0 || i == 0) return beyond[i];
   const double stretch =
       growth * static_cast<double>(length) / static_cast<double>(original) - (growth - 1.0);

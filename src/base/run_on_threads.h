@@ -1,4 +1,4 @@
-// Runs a function on several threads at the same time. Kernels do not use it but the threads of device/cpu/parallel.h.
+// Runs a function on several threads at the same time. Kernels use the threads of device/cpu/parallel.h instead.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ void run_on_threads(size_t num_threads, const Work& work) {
   work(size_t{0});
 }
 
-// Calls work(i) for i from 0 to count - 1 on this number of threads, including the calling one. An
-// exception of a call is thrown here after all calls have ended.
+// Calls work(i) for i from 0 to count - 1 on this number of threads, including the calling one. If a call throws, no further calls
+// are made, and the exception is thrown here after the calls in progress have ended.
 template <typename Work>
 void for_each_of(size_t count, int num_threads, const Work& work) {
   std::atomic<size_t> next{0};

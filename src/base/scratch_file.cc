@@ -65,7 +65,7 @@ class PosixScratchFile final : public ScratchFile {
     return is_locked_;
   }
 
-  // Gives the file its size with zeros for content.
+  // Removes the content of the file, and extends it with zeros to its final size.
   void reserve(int64_t bytes) const {
     if (::ftruncate(descriptor_, 0) != 0) throw FileError(FileOperation::kReserve, path_, errno);
     int result = 0;

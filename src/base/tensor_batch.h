@@ -67,7 +67,7 @@ class TensorBatch {
   const BatchSize& size() const { return size_; }
 
   const std::vector<BatchTensorSpec>& specs() const { return specs_; }
-  // Errors: kInternal if there is no tensor of this name.
+  // Returns the declaration of the tensor with this name. Errors: kInternal if there is none.
   const BatchTensorSpec& spec(std::string_view name) const;
   bool has_ints(std::string_view name) const { return has(name, DType::kI32); }
   bool has_floats(std::string_view name) const { return has(name, DType::kF32); }

@@ -19,7 +19,7 @@ constexpr int64_t whole_mib(int64_t bytes) {
 
 // Formats a count with its noun for messages: "1 row", "2 rows". Thread-safe: pure functions.
 
-// Requires: the plural of the noun ends in s.
+// Returns the count and the noun. Requires: the plural of the noun is formed with an s.
 template <typename Count>
 std::string counted(Count count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == Count{1} ? "" : "s");

@@ -54,7 +54,7 @@ struct ConstView {
   DType dtype = DType::kF32;
 
   explicit operator bool() const { return data != nullptr; }
-  // Requires: T is the view's element type.
+  // Returns the address as a pointer to elements of type T. Requires: T is the element type of the view.
   template <typename T>
   const T* as() const {
     PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "a view of {} elements cannot be read as {}",

@@ -19,11 +19,12 @@
 // other programs on the other cores), two runs of `train --profile` gave 0.83 ns forward and 1.32 ns backward per attention
 // score, for both cores together. For MiniLM-L6-H384 with 4 x 512 tokens, whose heads are half as wide, on two cores of an H200's
 // host (2026-11-23) it was 0.82 and 1.38 ns. The time of a score thus does not depend on the width of the heads, because its
-// exponential and its handling in tiles take longer than the products. The constant is a fraction of FLOP/s for heads of width
-// 64, and the fraction is smaller for narrower heads.
+// exponential and its handling in tiles take longer than the products. cpu_share_of_flops() contains the
+// fraction of FLOP/s for heads of width 64. For narrower heads it is smaller, because a score then has fewer operations.
 //
 // Matrix products of fp32 operands on AMX tiles: for BERT-base with 8 x 128 tokens on two such cores (2026-11-23, other programs
-// on the other cores), two runs of `train --profile` gave 254 and 367 GFLOP/s. The table contains 190 for AVX-512.
+// on the other cores), two runs of `train --profile` gave 254 and 367 GFLOP/s. hardware/cpu_target.cc assumes 190 for
+// AVX-512 on two cores.
 #pragma once
 
 namespace plimsoll {

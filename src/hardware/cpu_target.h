@@ -20,7 +20,7 @@ struct CpuTarget {
   // Rates of matrix products with the sizes of a transformer's layers, in 1e9 floating-point operations per
   // second and thread.
   double f32_gflops_per_thread = 0;
-  double bf16_gflops_per_thread = 0;  // 0 if the hardware does not multiply bf16
+  double bf16_gflops_per_thread = 0;  // rate for bf16; 0 if the hardware does not multiply bf16
   double f64_gflops_per_thread = 0;
   // Rates of reads plus writes of streams larger than the caches, in 1e9 bytes per second, for one thread and
   // for all threads together.

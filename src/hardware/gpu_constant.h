@@ -36,9 +36,9 @@ constexpr int64_t peer_mapping_bytes(int64_t arena_bytes) {
 struct MeasuredGpuConstant {
   std::string card = {};    // name of the GPU in CUDA, such as "NVIDIA H200"
   std::string driver = {};  // version of the driver, such as "580.159.04"
-  std::string build = {};   // identifies the build of the program that was measured
+  std::string build = {};   // identifies the build of Plimsoll that was measured
   std::string date = {};    // date of the measurement, such as "2026-11-23"
-  int64_t bytes = 0;        // context, modules and library handles, including kOtherShapesBytes
+  int64_t bytes = 0;        // memory of CUDA context, modules and library handles, plus kOtherShapesBytes
   friend bool operator==(const MeasuredGpuConstant&, const MeasuredGpuConstant&) = default;
 };
 

@@ -37,7 +37,7 @@ enum class GpuWork { kProduct, kAttention, kAttentionBackward, kOther };
 // The data type to which the operands of a product are rounded.
 enum class GpuPrecision { kF32, kTf32, kHalf };
 
-// Returns the fraction of the data sheet's FLOP/s. Requires: work is not kOther.
+// Returns the fraction of the data sheet's FLOP/s that ops of this kind reach. Requires: work is not kOther.
 constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
   const bool is_product = work == GpuWork::kProduct;
   const bool is_forward = work == GpuWork::kAttention;
@@ -52,8 +52,8 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
   return 1;
 }
 
-// Fraction of the data sheet's bytes per second, for norms and for all other ops. The norms of BERT-large 32 x 512 moved 3.0 TB/s and
-// those of GPT-2 16 x 1024 2.4 (forward, with dropout) and 3.1 (backward) of 4.8, by `train --profile` on an H200.
+// The fractions of the data sheet's bytes per second that norms and all other ops reach. The norms of BERT-large 32 x 512 moved
+// 3.0 TB/s and those of GPT-2 16 x 1024 2.4 (forward, with dropout) and 3.1 (backward) of 4.8, by `train --profile` on an H200.
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 inline constexpr double kGpuShareOfBandwidthOfNorms = 0.62;
 

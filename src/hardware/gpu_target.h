@@ -20,8 +20,8 @@ struct GpuTarget {
   int64_t memory_bytes = 0;    // memory available to processes, as printed by nvidia-smi
   double memory_gb_per_s = 0;  // sum of the rates of reads and writes
   double f32_tflops = 0;       // rate of fp32 products on the CUDA cores, without tensor cores
-  double tf32_tflops = 0;      // dense products on tensor cores; 0 if unsupported
-  double bf16_tflops = 0;      // 0 if unsupported
+  double tf32_tflops = 0;      // dense tf32 products on tensor cores; 0 if unsupported
+  double bf16_tflops = 0;      // dense bf16 products on tensor cores; 0 if unsupported
   double f16_tflops = 0;
   // rate of the link to host memory in each direction, while both directions are used
   double link_gb_per_s = 0;
@@ -31,10 +31,10 @@ struct GpuTarget {
   // Memory that a training process holds on the GPU outside its arena (the memory block that the plan lays out): CUDA context,
   // code of the program, and library handles.
   int64_t constant_bytes = 0;
-  std::string provenance = {};           // where the rates come from
-  std::string constant_provenance = {};  // where constant_bytes comes from
+  std::string provenance = {};           // source of the rates, such as a data sheet
+  std::string constant_provenance = {};  // source of constant_bytes, such as a measurement
   std::string uuid = {};                 // UUID of a card that is in this machine; empty in the table
-  bool maps_peers = true;                // the GPU can map the memory of the other GPUs of its machine
+  bool maps_peers = true;  // true if the GPU can map the memory of the other GPUs of its machine
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 

@@ -25,8 +25,8 @@ class MeasuredJson {
   const nlohmann::json& top() const { return top_; }
   // Returns the entry of an object with this name. Errors: kBadData if it is missing.
   const nlohmann::json& at(const nlohmann::json& object, const std::string& name) const;
-  // Return the entry with this name: object_at() if it is an object, and the function template if it is a string or a number.
-  // Errors: kBadData otherwise.
+  // Return the entry of an object with this name: object_at() requires that the entry is an object, and get() that it is a string
+  // or a number. Errors: kBadData if it is not.
   const nlohmann::json& object_at(const nlohmann::json& object, const std::string& name) const;
   template <typename T>
   T get(const nlohmann::json& object, const std::string& name) const {

@@ -109,7 +109,8 @@ const TunedProduct* TuningTable::find(const ProductKey& key) const {
 const TunedProduct* TuningTable::nearest(const ProductKey& key) const {
   const TunedProduct* best = nullptr;
   double best_ratio = 0;
-  // The entries are visited in ascending order of their sizes. If two are equally near, the first one, which is smaller, is kept.
+  // The entries are visited in ascending order of their sizes. Of two entries that are equally near to the wanted product, the first
+  // one, which is smaller, is kept.
   for (auto it = products.lower_bound({.form = key.form}); it != products.end(); ++it) {
     const ProductKey& other = it->first;
     if (other.form != key.form) break;

@@ -87,8 +87,8 @@ struct PlannedMatmul {
 PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
                              std::string_view implementation);
 
-// Returns true if the op computes a matrix product and nothing else: matmul, scaled_matmul and linear_add. The other ops with a
-// matrix product also compute, for example, a norm or an activation function.
+// Returns true if the op computes only a matrix product, to which a bias or a residual may be added: matmul, scaled_matmul and
+// linear_add. The other ops with a matrix product also compute, for example, a norm or an activation function.
 bool is_single_matmul(const Op& op);
 // Returns true if the implementation computes its matrix product by Plimsoll's own kernel for linear layers instead of cuBLASLt.
 // It does so for the problems that matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).

@@ -11,7 +11,7 @@ static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == 
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// The remaining operands of scaled_matmul must also be at the positions of those of matmul.
+// matmul_problem() reads all operands of scaled_matmul at the positions that MatmulOp defines.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&

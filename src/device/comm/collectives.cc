@@ -38,7 +38,7 @@ std::vector<Range> equal_parts(int64_t size, int count) {
   return parts;
 }
 
-// Returns consecutive ranges of these sizes.
+// Returns consecutive ranges of these sizes, beginning at 0.
 std::vector<Range> parts_of_sizes(std::span<const int64_t> sizes) {
   std::vector<Range> parts;
   int64_t begin = 0;
@@ -135,7 +135,7 @@ struct Addition {
   static T to_sum(T value) { return value; }
   static T from_sum(T sum) { return sum; }
 };
-// Adds unsigned integers, which wrap around on overflow, as the documentation of all_reduce_elements() says.
+// Adds signed integers as unsigned ones, which wrap around on overflow, as the documentation of all_reduce_elements() says.
 template <std::signed_integral T>
 struct Addition<T> {
   using Sum = std::make_unsigned_t<T>;
@@ -245,7 +245,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // Each rank starts with the rank after it, so that at any time no rank receives from all others.
+    // Each rank first sends to the rank after it, so that a rank does not receive from all others at the same time.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);

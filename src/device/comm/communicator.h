@@ -42,7 +42,7 @@ class Communicator {
   // Like all_reduce(), but this rank receives only the sums of part rank(); the other parts of `data` are undefined afterwards.
   // `data` consists of one part per rank, in the order of the ranks, of counts[r] elements; parts may be empty. The order of the
   // sums may differ from that of all_reduce(). Requires: the same counts on each rank. Errors: as all_reduce(). Cost: each rank
-  // sends (n - 1) / n times the data; without an implementation of its own, that of all_reduce().
+  // sends (n - 1) / n times the data. A class that does not override this function calls all_reduce() and has its cost.
   virtual void reduce_scatter(View data, std::span<const int64_t> counts);
   // Copies the bytes of the rank `root` to every rank. Errors: as all_reduce().
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
@@ -68,8 +68,8 @@ class Communicator {
   virtual void receive(std::span<std::byte> bytes, RankChannel from);
   // Returns a communicator between some of the ranks, in this order. This rank must be one of them. The ranks of a group call its functions
   // in the same order with the same sizes. A rank that is in several groups must call the functions of these groups in an order in which no
-  // two ranks wait for each other. This object must outlive the result, whose waits are part of progress() of this object. The base class
-  // supports groups of one rank only.
+  // two ranks wait for each other. This object must outlive the result. Waits in operations of the group are recorded in progress() of this
+  // object. The base class supports groups of one rank only.
   virtual std::unique_ptr<Communicator> group(const std::vector<int>& members);
   // Sets a function that is called, in another thread, when a rank has failed or its process has ended, with a text that names the rank. An
   // empty function removes the current one, and the call returns when no call of that function runs any more. The function must not throw

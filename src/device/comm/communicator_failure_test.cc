@@ -24,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Connects the ranks at these places, each in its own thread, and returns the error of each rank.
+// Connects these ranks, each in its own thread, and returns the error of each rank.
 std::vector<ErrorOfCall> errors_of_connecting(const std::vector<RankPlace>& places, milliseconds limit) {
   std::vector<ErrorOfCall> errors(places.size());
   std::vector<std::jthread> threads;

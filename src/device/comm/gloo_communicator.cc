@@ -210,8 +210,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     }
 
    private:
-    // Passes kSomeRanks instead of the given kind: the end of an operation of this group only shows that the ranks of the group
-    // have reached it.
+    // Runs an operation of this group. The kind of wait is always kSomeRanks, because the end of the operation only shows that the
+    // ranks of the group have reached it.
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
       all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }

@@ -20,7 +20,7 @@ namespace plimsoll {
 // A tensor whose elements are summed over the ranks.
 struct ReducedTensor {
   View data;
-  int64_t count = 0;  // number of elements
+  int64_t count = 0;  // number of elements of the tensor
 };
 
 class GpuCommunicator {
@@ -41,8 +41,8 @@ class GpuCommunicator {
   virtual void all_to_all(ConstView mine, View received, int64_t block_bytes, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
-  // Must be called before results are used: if a rank has failed, operations that waited for it have ended without a result. Errors:
-  // kDevice, naming that rank.
+  // Throws an error if a rank has failed. Must be called before results are used, because operations that waited for a failed rank
+  // have ended without a result. Errors: kDevice, naming that rank.
   virtual void require_all_ranks() = 0;
 };
 
@@ -60,7 +60,8 @@ class GpuMessages {
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
   // Makes the host wait until all sent messages have been received.
   virtual void wait_until_received() = 0;
-  // Must be called before received values are used, like GpuCommunicator::require_all_ranks(). Errors: kDevice.
+  // Throws an error if a stage has failed. Must be called before received values are used, like
+  // GpuCommunicator::require_all_ranks(). Errors: kDevice.
   virtual void require_all_ranks() = 0;
 };
 
@@ -104,7 +105,8 @@ struct RankConnections {
       if (axis.messages != nullptr) axis.messages->require_all_ranks();
     });
   }
-  // Map the memory of this rank for the other ranks, or end this, along every axis whose GPUs map each other's memory.
+  // map_peers() and unmap_peers() begin and end the mapping of memory between the ranks, along every axis whose GPUs map each
+  // other's memory.
   void map_peers(std::byte* memory, int64_t bytes) const {
     const auto map = [&](const AxisConnections& axis, PeerMemory::BlockSizes sizes) {
       if (axis.peers != nullptr) axis.peers->map(memory, bytes, sizes);

@@ -56,8 +56,8 @@ class PeerMemory {
   virtual void wait_for_message(int from, CudaStream stream) = 0;
   virtual void take_message(int from, CudaStream stream) = 0;
 
-  // Must be called before results are used: if a rank has failed, waits for it have ended without a result. Errors: kDevice, naming that
-  // rank.
+  // Throws an error if a rank has failed. Must be called before results are used, because waits for a failed rank have ended without
+  // a result. Errors: kDevice, naming that rank.
   virtual void require_all_ranks() = 0;
 };
 

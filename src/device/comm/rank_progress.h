@@ -88,8 +88,8 @@ class RankProgress {
   // Returns phase_text() of the current part of the run, followed by ": " if it is not empty.
   std::string prefix() const;
 
-  // Must be called at least four times per second, in one thread. If the process was stopped and continued, the time in between does not
-  // count as waiting time.
+  // Records the current time. Must be called at least four times per second, in one thread. If the process was stopped and continued,
+  // the time in between does not count as waiting time.
   void note_time();
   // Returns the current wait if it has exceeded its time limit.
   std::optional<Overdue> overdue() const;

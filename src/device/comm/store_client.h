@@ -33,7 +33,7 @@ class StoreObserver {
   virtual RankPosition own_position() = 0;
   // Called when another rank answers ask_positions().
   virtual void on_position(int rank, const RankPosition& position) = 0;
-  // Called about every `pause` of watch(), even after the connection to the server has closed.
+  // Called regularly, at intervals of about `pause` (the argument of watch()), even after the connection to the server has closed.
   virtual void on_time(StoreClient& store) = 0;
 };
 

@@ -33,13 +33,13 @@ enum class StoreMessageKind : uint32_t {
   kWelcome = 100,
   // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or nothing
   kComplete,
-  kRefused,  // payload: error code, text
+  kRefused,  // the server does not register the rank; payload: error code, text of the error
   kDone,
-  kValue,     // payload: value
+  kValue,     // payload: the value of the requested key
   kMissing,   // payload: the numbers of all ranks that have not registered
   kEnded,     // payload: a rank that ended, the way in which it ended, text
   kWhere,     // payload: the rank that asks for the position of the receiver, which answers with kMyPosition
-  kPosition,  // payload: a rank, its position
+  kPosition,  // payload: the number of a rank, its position
 };
 
 struct StoreMessage {
@@ -73,9 +73,9 @@ StoreParse take_store_message(std::vector<std::byte>& input);
 // How a rank ended, as the server tells the other ranks.
 struct RankEnd {
   enum class Kind : int32_t {
-    kLeft,    // it left regularly, after its last operation
-    kFailed,  // it reported a failure
-    kDied,    // its connection was closed although it had not left, so its process died
+    kLeft,    // the rank left regularly, after its last operation
+    kFailed,  // the rank reported a failure
+    kDied,    // the connection closed although the rank had not left, so its process died
   };
   int rank = 0;
   Kind kind = Kind::kLeft;

@@ -428,7 +428,7 @@ class StoreServer::Loop {
   };
   std::optional<Program> program_;
   bool complete_ = false;  // true once all ranks were registered at the same time
-  bool has_end_ = false;   // true once a rank has ended after that
+  bool has_end_ = false;   // true once a rank has ended after all were registered
   bool rank_0_ended_ = false;
   std::string refusal_;  // the reason why the server registers no more ranks
   ErrorCode refusal_code_ = ErrorCode::kUsage;

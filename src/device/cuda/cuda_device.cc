@@ -100,7 +100,7 @@ CudaDevice::CudaDevice(int ordinal) {
 }
 
 CudaDevice::~CudaDevice() {
-  // An error of this call is ignored, because the call that caused it has already reported it.
+  // The error is ignored: cudaStreamDestroy() also returns errors of earlier work, and a destructor must not throw.
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 

@@ -17,13 +17,13 @@
 namespace plimsoll {
 
 struct CudaDeviceInfo {
-  int ordinal = 0;   // index among the visible devices
-  std::string name;  // such as "NVIDIA H200"
+  int ordinal = 0;   // index of the GPU among the visible devices
+  std::string name;  // name of the GPU, such as "NVIDIA H200"
   std::string uuid;  // identifier "GPU-...", as printed by NVML and nvidia-smi
   int sm = 0;        // compute capability, 90 for 9.0
   int num_multiprocessors = 0;
   int64_t total_bytes = 0;
-  int driver_version = 0;  // version number in CUDA's form: 13000 for 13.0
+  int driver_version = 0;  // latest CUDA version that the driver supports, 13000 for 13.0
   int runtime_version = 0;
 };
 

@@ -20,7 +20,7 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file, in
 
 #define PLIMSOLL_CUDA(call) ::plimsoll::check_cuda((call), #call, __FILE__, __LINE__)
 
-// Must follow each launch of a kernel: PLIMSOLL_CHECK_LAUNCH("gelu_fwd"). It detects that CUDA did not accept the launch; failures during
-// the execution are detected by the next synchronizing call.
+// Throws GpuError if CUDA did not accept the launch of a kernel. It must follow each launch, as PLIMSOLL_CHECK_LAUNCH("gelu_fwd").
+// Failures during the execution of the kernel are detected by the next synchronizing call.
 #define PLIMSOLL_CHECK_LAUNCH(kernel) \
   ::plimsoll::check_cuda(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

@@ -17,7 +17,7 @@ namespace plimsoll {
 struct SystemPaths {
   std::string proc = "/proc";
   std::string cgroup = "/sys/fs/cgroup";
-  std::string nodes = "/sys/devices/system/node";  // contains one folder per NUMA node
+  std::string nodes = "/sys/devices/system/node";  // a folder with one subfolder per NUMA node
 };
 
 struct ProcessMemory {

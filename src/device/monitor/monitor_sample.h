@@ -20,12 +20,12 @@ struct Capability {
   std::string why = {};
 };
 
-// Returns whether a GPU of this compute capability multiplies fp16, bf16, tf32 and fp8, in this order. `sm` is 90 for compute
-// capability 9.0.
+// Returns for each of the formats fp16, bf16, tf32 and fp8, in this order, if the tensor cores of a GPU of this compute capability
+// multiply it. `sm` is 90 for compute capability 9.0.
 std::vector<Capability> gpu_capabilities(int sm);
 
-// Returns whether a CPU multiplies fp32, bf16, fp16, tf32 and fp8, in this order. `multiplies_fp16`: the CPU has AVX512_FP16 or
-// AMX-FP16.
+// Returns for each of the formats fp32, bf16, fp16, tf32 and fp8, in this order, if a CPU multiplies it. `multiplies_fp16`: the CPU
+// has AVX512_FP16 or AMX-FP16.
 std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16);
 
 struct HostSample {
@@ -34,7 +34,8 @@ struct HostSample {
   std::string isa = {};             // name of the instruction set
   std::optional<double> load = {};  // mean number of runnable threads over the last minute
   MachineMemory memory = {};
-  std::vector<Capability> capabilities = {};  // the number formats; empty unless the user requested them
+  // The number formats that the CPU multiplies in hardware. The list is empty unless the user requested it.
+  std::vector<Capability> capabilities = {};
 };
 
 // Returns the current state of this machine. `isa` is the text of describe_isa().
@@ -55,7 +56,7 @@ struct MonitorSample {
   std::optional<int> cuda_version = {};  // the latest CUDA version that the driver supports, 12080 for 12.8
   std::vector<GpuSample> gpus = {};
   HostSample host = {};
-  bool with_capabilities = false;  // true if the user requested the capabilities
+  bool with_capabilities = false;  // true if the user requested the number formats of the devices
   bool with_context = false;
   // memory of new CUDA contexts, for the GPUs on which it was measured
   std::vector<ContextSample> contexts = {};
@@ -65,7 +66,7 @@ struct MonitorSample {
 struct GpuSum {
   GpuMemory memory = {};
   double power_w = 0;
-  double mean_gpu_percent = 0;  // mean over those GPUs that report the value
+  double mean_gpu_percent = 0;  // mean of gpu_percent over the GPUs that report it
 };
 GpuSum sum_of(const std::vector<GpuSample>& gpus);
 

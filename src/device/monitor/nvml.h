@@ -23,7 +23,7 @@ struct GpuMemory {
 
 struct GpuProcess {
   int64_t pid = 0;
-  int64_t used_bytes = 0;  // 0 if the driver does not report it
+  int64_t used_bytes = 0;  // GPU memory of the process; 0 if the driver does not report it
   std::string name = {};
 };
 
@@ -43,8 +43,8 @@ struct GpuPower {
 struct GpuThermals {
   std::optional<int> celsius = {};
   std::optional<int> slowdown_c = {};  // the temperature at which the card reduces its clocks
-  std::optional<int> slowdown_margin_c =
-      {};  // degrees C until that temperature; on cards that report only this difference
+  // Degrees C from the current temperature to slowdown_c, for cards that report this difference instead of slowdown_c.
+  std::optional<int> slowdown_margin_c = {};
   std::optional<int> fan_percent = {};
 };
 

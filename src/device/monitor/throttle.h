@@ -56,15 +56,15 @@ std::string throttle_warning(const std::string& gpu, const ClockEvent& event);
 
 class GpuLog {
  public:
-  // `uuid` is the identifier that NVML prints, `label` the name of the device in messages. `nvml` must
-  // outlive the object.
+  // Creates a log of one GPU. `uuid` is its identifier as NVML prints it, and `label` its name in messages. `nvml` must outlive
+  // the object.
   explicit GpuLog(std::string uuid, std::string label, const Nvml& nvml = Nvml::installed());
 
   // Adds gpu_memory_used_mib, gpu_utilization and gpu_memory_utilization (0 to 100), gpu_sm_clock_mhz,
   // gpu_memory_clock_mhz, gpu_power_w, gpu_power_limit_w, gpu_temperature_c, gpu_fan (0 to 100), and the text
-  // gpu_throttle: why the clocks are lower than they could be, such as "power cap, idle", or "none". Figures
-  // that the driver does not report are omitted; without NVML that is all of them. Returns a warning for each
-  // cause of throttling that this object finds for the first time, and one for a high temperature before that. Cost: some ms.
+  // gpu_throttle: why the clocks are lower than they could be, such as "power cap, idle", or "none". Values
+  // that the driver does not report are omitted; without NVML nothing is added. Returns a warning for each cause of throttling that
+  // this object finds for the first time. Also warns once of a high temperature if no throttling was found before. Cost: some ms.
   std::vector<std::string> add(LogRecord& record);
 
  private:

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The path between two GPUs over PCI Express, from the shortest to the longest.
+// The kinds of paths between two GPUs over PCI Express, from the shortest to the longest.
 enum class PciPath : uint8_t {
   kUnknown,     // the driver does not report the path
   kOneBridge,   // called PIX by nvidia-smi: through a single PCI Express bridge, or on one board
@@ -26,7 +26,7 @@ enum class PciPath : uint8_t {
 struct TopologyGpu {
   int index = 0;  // number by which nvidia-smi lists the GPU
   std::string name = {};
-  std::string fault = {};       // why nothing can be read from the GPU; "" if something can
+  std::string fault = {};       // the reason why nothing can be read from the GPU; "" if something can
   std::optional<int> sm = {};   // compute capability, 90 for 9.0
   std::vector<int> cpus = {};   // processors that are closest to the GPU
   std::vector<int> nodes = {};  // NUMA nodes of these processors
@@ -48,7 +48,8 @@ struct GpuPair {
       false;  // true if the NVLinks lead to NVSwitches, which connect all GPUs with each other
   std::optional<bool> maps_memory =
       {};  // true if the GPU of the matrix row can map the memory of the GPU of the matrix column
-  std::string why_not_mapped = {};  // the reason that the driver gives if it cannot, as a part of a sentence
+  // The reason that the driver gives if the memory cannot be mapped, as a part of a sentence.
+  std::string why_not_mapped = {};
   friend bool operator==(const GpuPair&, const GpuPair&) = default;
 };
 
@@ -63,7 +64,7 @@ struct NumaNode {
 
 struct Topology {
   std::string driver = {};      // version of the driver
-  std::string why_no_gpu = {};  // why no GPU is listed, as a part of a sentence
+  std::string why_no_gpu = {};  // the reason why no GPU is listed, as a part of a sentence
   std::vector<TopologyGpu> gpus = {};
   // a matrix with one row and one column per GPU, stored row by row; the pairs of a GPU with itself are empty
   std::vector<GpuPair> pairs = {};

@@ -42,7 +42,7 @@ inline constexpr int64_t kMaxRunStateBytes = int64_t{1} << 30;
 inline constexpr std::string_view kTrainerStateFile = "trainer_state.json";
 
 struct NamedText {
-  std::string name;  // file name without a folder
+  std::string name;  // name of a file in the checkpoint, without its folder
   std::string text;
 };
 
@@ -59,7 +59,7 @@ struct RunIdentity {
 using PutText = std::function<void(std::string_view piece)>;
 
 struct StreamedText {
-  std::string name;  // file name without a folder
+  std::string name;  // name of a file in the checkpoint, without its folder
   std::function<void(const PutText& put)> write;
 };
 
@@ -71,9 +71,10 @@ struct CheckpointContents {
   // The state of the run as JSON text. open_checkpoint() returns a text with the same JSON value. If it is empty, the checkpoint contains
   // only the model (`--save_only_model`), and no run can resume from it.
   std::string run_state_json;
-  std::string trainer_state_json;      // the text of trainer_state.json
-  std::vector<NamedText> extra;        // further small files with their text
-  std::vector<StreamedText> streamed;  // further files that are written in pieces, because they may be long
+  std::string trainer_state_json;  // the text of trainer_state.json
+  std::vector<NamedText> extra;    // names and texts of further small files
+  // Further files whose text is long and therefore written in pieces by a function.
+  std::vector<StreamedText> streamed;
 };
 
 // Writes output_folder/checkpoint-<step>, which is complete and durable when this function returns. Creates
@@ -99,7 +100,7 @@ struct SkippedCheckpoint {
 };
 
 struct NewestCheckpoint {
-  std::string path;  // empty if no valid checkpoint was found
+  std::string path;  // path of the checkpoint folder; empty if no valid checkpoint was found
   int64_t step = -1;
   RunIdentity run;
   // Newer checkpoints that are damaged or cannot be resumed from, newest first.
@@ -115,7 +116,7 @@ NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& outp
 struct ListedCheckpoint {
   std::string path;
   int64_t step = 0;
-  std::optional<RunIdentity> run;  // empty if the manifest is missing or unreadable
+  std::optional<RunIdentity> run;  // the run that saved it; empty if the manifest is missing or unreadable
   bool has_manifest = false;
 };
 
@@ -133,7 +134,7 @@ struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  // Absent if the run was saved at its end without the optimizer states.
+  // The file of the optimizer states. It is absent if the run was saved at its end without them.
   std::optional<SafetensorsFile> optimizer;
   RunIdentity run;
   std::string run_state_json;

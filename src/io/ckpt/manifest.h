@@ -29,7 +29,7 @@ struct HashedPart {
 
 struct Manifest {
   int64_t step = 0;
-  RunIdentity run;  // empty in checkpoints of earlier versions
+  RunIdentity run;  // the run that saved the checkpoint; empty in checkpoints of earlier versions
   std::vector<WrittenFile> files;
   // For each file that has a list of hashed byte ranges instead of one hash: these ranges, which follow one another from the
   // start of the file to its end.

@@ -49,7 +49,7 @@ struct WantedTensor {
   // If set, this function is called instead of reading into `destination`, for memory that the host cannot access. The calls are in the
   // order of the tensors on the disk.
   std::function<void(const SafetensorsFile& file, const StoredTensor& tensor)> read = {};
-  bool is_transposed = false;  // the file contains the transpose of the matrix that the model needs
+  bool is_transposed = false;  // true if the file contains the transpose of the needed matrix
 };
 
 enum class OnShapeMismatch : uint8_t { kFail, kTreatAsMissing };
@@ -62,8 +62,8 @@ struct LoadOptions {
 };
 
 struct ShapeMismatch {
-  std::string name;         // first of the requested names
-  std::string stored_name;  // name in the file
+  std::string name;         // name of the requested tensor, the first if it has several
+  std::string stored_name;  // name of the tensor in the weight file
   std::vector<int64_t> wanted;
   std::vector<int64_t> found;
 };
@@ -71,7 +71,7 @@ struct ShapeMismatch {
 struct LoadReport {
   int64_t num_loaded = 0;
   std::string note = {};  // a sentence for the user if wrappers such as "module." were removed from the names
-  bool is_replaced = false;         // a checkpoint will overwrite the loaded weights
+  bool is_replaced = false;         // true if a checkpoint will overwrite the loaded weights
   std::vector<std::string> unused;  // names of tensors in the files that were not requested, sorted
   // Names of requested tensors that are not in the files, in the order of the request. The caller initializes them.
   std::vector<std::string> missing;
@@ -145,7 +145,7 @@ class ModelFolder {
     std::string name = {};
   };
   std::vector<SafetensorsFile> weights_;
-  std::map<std::string, Place, std::less<>> stored_;  // the keys are the names that find() accepts
+  std::map<std::string, Place, std::less<>> stored_;  // all tensors, by the names that find() accepts
   std::string unwrapping_note_;
   bool is_replaced_ = false;
 };
@@ -201,7 +201,7 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
 struct Unwrapping {
   // True to remove components that a wrapper may insert anywhere in a name, such as "_orig_mod".
   bool removes_inner = false;
-  // A prefix such as "0.auto_model." or "model.", which is afterwards removed from the names that begin with it.
+  // A prefix such as "0.auto_model." or "model.". It is removed from the names that begin with it, after removing inner components.
   std::string prefix = {};
 
   bool removes_anything() const { return removes_inner || !prefix.empty(); }

@@ -79,7 +79,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
       report.missing.push_back(tensor.names.front());
       continue;
     }
-    used.insert(stored.tensor->name);  // a string_view of the name, which the file's header owns
+    used.insert(stored.tensor->name);  // stores a string_view; the header of the file owns the text
     if (tensor.is_transposed) stored.tensor = &transposes.emplace_back(transpose_of(*stored.tensor));
     if (stored.tensor->shape != tensor.shape) {
       report.mismatched.push_back(

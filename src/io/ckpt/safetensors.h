@@ -56,7 +56,7 @@ inline constexpr int kNumStoredTypes = 22;
 
 // Returns the number of bits of one element, which may be less than 8.
 int stored_type_bits(StoredType type);
-// Returns the name in the file: "F32", "BF16", ...
+// Returns the name of an element type in the file: "F32", "BF16", ...
 std::string_view stored_type_name(StoredType type);
 std::optional<StoredType> parse_stored_type(std::string_view name);
 // Returns the DType with the same representation, or nothing if there is none. BOOL is read as u8.
@@ -67,7 +67,7 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::kF32;
   std::vector<int64_t> shape;
-  int64_t begin = 0;  // byte offset from the start of the data
+  int64_t begin = 0;  // byte offset of the tensor from the start of the data
   int64_t end = 0;
   // True if reading must return the transpose of the matrix in the file; `shape` is then that of the transpose.
   bool is_transposed = false;
@@ -175,9 +175,9 @@ inline const std::map<std::string, std::string> kPytorchMetadata = {{"format", "
 struct SafetensorsLayout {
   struct Place {
     const TensorSource* tensor = nullptr;
-    int64_t offset = 0;  // byte offset from the start of the file
+    int64_t offset = 0;  // byte offset of the tensor from the start of the file
   };
-  std::string header;         // the bytes at the start of the file
+  std::string header;         // all bytes of the file before the data of the first tensor
   std::vector<Place> places;  // tensors in the order of their data in the file
   int64_t size_bytes = 0;     // size of the file
 };

@@ -262,7 +262,7 @@ TEST(Safetensors, WritesCanonicalBytes) {
 TEST(Safetensors, LargeTensorsRoundTripFromMemoryAndFromFill) {
   MemoryFileSystem files;
   const int64_t rows = 333;
-  // About a megabyte, so that several chunks are read and the last one is incomplete.
+  // The tensor has about a megabyte, so that it is read in several chunks, of which the last one is incomplete.
   const int64_t columns = 777;
   const auto values = random_values<float>("large", rows * columns);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());

@@ -98,7 +98,7 @@ class SharedCheckpoint {
   int64_t own_bytes_ = 0;
   bool is_copied_ = false;
   std::span<const std::byte> copy_;  // the bytes that this rank writes, if copy_to() was called
-  internal::Manifest manifest_;      // used on the first rank only
+  internal::Manifest manifest_;      // the files written so far; used on the first rank only
 };
 
 }  // namespace plimsoll

@@ -81,9 +81,9 @@ bool matches(std::string_view pattern, std::string_view name) {
 // The position of a file in a split that consists of several files, as its name states it. For example, train-00000-of-00002.parquet is
 // the first of two files of the split "train".
 struct Shard {
-  std::string split;  // empty if the file name contains no split
+  std::string split;  // name of the split; empty if the file name does not contain it
   int64_t index = 0;
-  int64_t count = 0;  // 0 if the file name contains no number of files
+  int64_t count = 0;  // number of files of the split; 0 if the file name does not state it
 };
 Shard shard_of(const fs::path& file) {
   static const std::regex kNumbered("(.+)-([0-9]+)-of-([0-9]+)");
@@ -461,7 +461,8 @@ class Parts {
   const std::string name_;
   const ArrowOptions& options_;
   const std::function<void(Table)>& visit_;
-  std::optional<std::vector<std::string> > chosen_;  // the columns of the first file
+  std::optional<std::vector<std::string> >
+      chosen_;  // names of the columns that were read from the first file
   std::optional<Table> table_;
   int64_t num_rows_ = 0;
 };

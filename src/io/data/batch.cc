@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The rows of a batch. If tokens are masked, `epoch` determines which ones.
+// The rows of a batch. In masked language modelling, `epoch` determines which tokens are masked.
 struct BatchRows {
   const Dataset& data;
   std::span<const int32_t> rows;

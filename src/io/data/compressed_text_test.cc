@@ -125,7 +125,7 @@ TEST(CompressedText, IsReadByEveryReader) {
   EXPECT_EQ(read_table(folder.write("a.jsonl.gz", gzipped(lines))).num_rows(), 2);
   EXPECT_EQ(read_table(folder.write("a.json.gz", gzipped("[" + lines.substr(0, 13) + "]"))).num_rows(), 1);
   EXPECT_EQ(read_table(folder.write("a.conll.zst", zstd_packed("EU O\n\nx O\n"))).num_rows(), 2);
-  // Errors state the line in the decompressed text.
+  // Error messages must state the line in the decompressed text.
   EXPECT_NE(error_of([&] {
               read_table(folder.write("b.csv.gz", gzipped("a,b\n1\n")));
             }).find("b.csv.gz:2: this row has"),

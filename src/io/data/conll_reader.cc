@@ -142,7 +142,7 @@ class ConllParser {
   const ConllFormat format_;
   Table table_;
   std::vector<nlohmann::json> cells_;  // the words and tags of the current sentence: a JSON array per column
-  size_t num_columns_ = 0;             // 0 until the first word is read
+  size_t num_columns_ = 0;             // number of columns of the file; 0 until the first word is read
   bool tabs_ = false;
   int64_t line_ = 0;
   int64_t first_line_ = 0;

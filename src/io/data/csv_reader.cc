@@ -109,7 +109,7 @@ void CsvParser::consume_line_end() {
   place_.column = 1;
 }
 
-// Returns false at the end of the text.
+// Skips empty lines. Returns false if the text ends after them.
 bool CsvParser::skip_empty_lines() {
   while (read_ < text_.size() && at_line_end()) {
     consume_line_end();
@@ -306,7 +306,7 @@ void CsvParser::read_header() {
     begin = end;
     header_tabs_ += std::count(columns.back().begin(), columns.back().end(), '\t');
     if (columns.back().empty()) {
-      // pandas writes the index of a table as a column with an empty name. When it reads such a column, it names the column as here.
+      // pandas writes the index of a table as a column with an empty name. When pandas reads such a column, it calls it "Unnamed: N".
       columns.back() = fmt::format("Unnamed: {}", columns.size() - 1);
     }
   }

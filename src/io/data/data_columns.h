@@ -49,9 +49,10 @@ struct ColumnChoice {
   std::optional<std::string> second;
   std::string label;
   bool has_label = false;
-  bool has_words = false;  // `first` contains lists of words, and `label` lists of tags
-  bool has_ids = false;    // `first` contains lists of token ids (input_ids), so no tokenizer is needed
-  bool has_token_labels = false;  // for a language model: `label` contains a list with a label per token id
+  bool has_words = false;  // true if `first` contains lists of words, and `label` lists of tags
+  bool has_ids = false;    // true if `first` contains lists of token ids (input_ids)
+  // for a language model: true if `label` contains lists with a label per token id
+  bool has_token_labels = false;
   // The form of the conversations, if the table contains any. They are in the column `first`; the answers are in `second` unless it is
   // empty.
   ChatColumns chat = ChatColumns::kNone;

@@ -24,7 +24,7 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
     const char* header;
     const char* row;
     const char* first;
-    const char* second;  // the expected second text column; empty if one is expected
+    const char* second;  // the expected second text column; empty if only one text column is expected
     bool has_note;
   } cases[] = {
       {"sentence1,sentence2,label", "x,x,x", "sentence1", "sentence2", false},

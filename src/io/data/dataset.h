@@ -17,7 +17,7 @@ namespace plimsoll {
 // The sequences of each row if a row consists of several sequences, such as documents that are packed into a block. Row r consists of the
 // sequences [offsets[r], offsets[r + 1]) of the list `sequences`.
 struct PackedRows {
-  std::vector<int64_t> offsets = {};  // if empty, row r consists of sequence r
+  std::vector<int64_t> offsets = {};  // positions in `sequences`; empty if row r is sequence r
   std::vector<int32_t> sequences = {};
 
   bool empty() const { return offsets.empty(); }
@@ -32,8 +32,8 @@ struct PackedRows {
 struct Dataset {
   // The tokens of all sequences. Tokens attend only to tokens of their own sequence.
   TokenSet tokens;
-  PackedRows packed;  // empty if every row is one sequence
-  Labels labels;      // empty for a split without labels
+  PackedRows packed;  // the sequences of each row; empty if every row is one sequence
+  Labels labels;      // the labels of all rows; empty if the split has no labels
   // If the rows are lists of words: one entry per token, which is the index of the word in its row if the token is the first one of the
   // word, and otherwise -1.
   std::vector<int32_t> word_starts;

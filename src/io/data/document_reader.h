@@ -15,13 +15,13 @@
 namespace plimsoll {
 
 struct DocumentOptions {
-  LineBreaks line_breaks = LineBreaks::kKeep;  // used for .txt
-  QuoteRule quotes = QuoteRule::kRfc4180;      // used for CSV and TSV
+  LineBreaks line_breaks = LineBreaks::kKeep;  // kKeep: a document in a .txt file contains its line break
+  QuoteRule quotes = QuoteRule::kRfc4180;      // rule for the quotes in CSV and TSV files
   // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};
   // True if rows may be conversations; false to treat their columns like any others.
   bool reads_chats = false;
-  // Bytes of text per part in which a file is read; a document is never divided.
+  // The number of bytes of text that are read as one part of a file. A document is never divided.
   int64_t part_bytes = int64_t{32} << 20;
   // The maximum size in bytes of a file that cannot be read in parts; 0 for no limit.
   int64_t max_bytes = 0;

@@ -33,7 +33,7 @@ struct GlueTask {
   // The names of the task's metrics, from "accuracy", "f1", "matthews_correlation", "pearson" and "spearmanr".
   std::vector<std::string_view> metrics;
   std::string_view hub_first_column;  // first text column in the task's data set on Hugging Face's hub
-  // The second text column in that data set. Its label column is always called "label".
+  // The second text column in the data set on the hub, in which the label column is always called "label".
   std::string_view hub_second_column;
   bool is_regression() const { return classes.empty(); }
 };

@@ -19,7 +19,7 @@ struct GlueCase {
   const char* bytes;
   int64_t num_rows;
   const char* first;
-  const char* second;  // empty for tasks with one text
+  const char* second;  // the expected second text; empty for tasks with one text
   double label;        // the expected class id or regression value; -1 if the file has no labels
 };
 

@@ -42,7 +42,7 @@ class WrittenList {
         skip_blanks();
         if (rest_.empty()) return std::nullopt;
       } else if (rest_.size() == before) {
-        return std::nullopt;  // the items are not separated by a blank
+        return std::nullopt;  // neither a comma nor a blank separates this item from the next one
       }
     }
     return items;

@@ -25,12 +25,12 @@ namespace plimsoll {
 struct LabelLists {
   std::vector<std::string> names;  // every item as text, unordered, possibly with duplicates
   bool all_integers = true;
-  bool any_float = false;       // an item is a float, true or false
-  bool all_binary = true;       // every item is the number 0 or 1
-  bool any_repeat = false;      // a list that consists of 0 and 1 only contains one of them twice
-  bool any_descending = false;  // one of the lists is [1, 0]
+  bool any_float = false;       // true if any item is a float, true or false
+  bool all_binary = true;       // true if every item is the number 0 or 1
+  bool any_repeat = false;      // true if a list of only 0 and 1 contains one of them twice
+  bool any_descending = false;  // true if one of the lists is [1, 0]
   bool equal_widths = true;
-  size_t width = 0;  // length of the first list
+  size_t width = 0;  // number of items of the first list
 
   bool are_vectors() const;
 };

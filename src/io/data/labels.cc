@@ -128,7 +128,7 @@ struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
   bool all_integers = true;
-  // In CSV files: every label is a list in the notation of JSON, Python or NumPy.
+  // True if every label is a text that is a list in the notation of JSON, Python or NumPy. Only for CSV files.
   bool all_written_lists = false;
 };
 

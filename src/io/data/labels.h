@@ -46,7 +46,7 @@ struct LabelScheme {
   // ids[i] is the id of class i, if the configuration of the model defines its own order; otherwise the list is empty.
   std::vector<int64_t> ids = {};
 
-  // Returns the id of a class, or -1. Requires: the classes have names.
+  // Returns the id of the class with this name, or -1 if there is none. Requires: the classes have names.
   int64_t id_of(std::string_view name) const;
   // Returns id2label as in the config.json of a model: the names in the order of their ids.
   std::vector<std::string> names_by_id() const;
@@ -93,7 +93,8 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
 
 enum class LabelUse {
   kRequired,  // for training: an unknown label is an error
-  kOptional,  // for prediction: the label -1 and empty cells become kNoLabel (values: NaN)
+  // for prediction: the label -1 and empty cells become kNoLabel, or NaN if labels are real numbers
+  kOptional,
 };
 
 // Encodes the labels of a split. Errors: kBadData with file:line for an unknown label (the message lists the
@@ -107,7 +108,7 @@ struct LabelBalance {
   int64_t majority = 0;
   double majority_share = 0.0;
 };
-// Counts the classes. Requires: single-label.
+// Counts the rows of each class. Requires: every row has one class.
 LabelBalance label_balance(const Labels& labels, int64_t num_labels);
 
 // Finds the id of a class by the text of a label. It is used by label_encoding.cc and word_labels.cc only. Thread-safe after

@@ -106,7 +106,7 @@ TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
   const struct {
     const char* name;
     Names labels;
-    Names names;  // empty if vectors are expected
+    Names names;  // expected class names; empty if the labels must be read as vectors
     int64_t num_labels;
     std::vector<float> values;
   } cases[] = {
@@ -306,7 +306,7 @@ TEST(Labels, ListsInCsvAreSetsOrVectors) {
   const struct {
     const char* name;
     std::vector<std::string> labels;
-    std::vector<std::string> names;  // empty if vectors are expected
+    std::vector<std::string> names;  // expected class names; empty if labels must be read as vectors
     int64_t num_labels;
     std::vector<float> values;
   } cases[] = {

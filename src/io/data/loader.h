@@ -20,7 +20,7 @@
 namespace plimsoll {
 
 struct LoaderOptions {
-  int num_workers = 0;      // 0: no threads; next() assembles the batch itself
+  int num_workers = 0;      // number of worker threads; with 0, next() assembles the batches itself
   int prefetch_factor = 2;  // number of batches that each worker prepares in advance
   DataPosition start;       // position in the data at which to begin, when a run resumes
   int64_t num_epochs = -1;  // the batches end before this epoch, counted from 0; -1: they never end

@@ -17,7 +17,7 @@
 #include <span>
 
 #include "base/philox.h"
-#include "plimsoll/data.h"  // for kNoLabel
+#include "plimsoll/data.h"  // declares kNoLabel
 
 namespace plimsoll {
 
@@ -25,7 +25,7 @@ namespace plimsoll {
 enum class MaskSchedule : uint8_t { kEachEpoch, kNever };
 
 struct TokenMasking {
-  double probability = 0.15;  // in (0, 1]
+  double probability = 0.15;  // probability that a token is chosen; above 0 and at most 1
   int32_t mask_id = 0;
   int32_t num_ids = 0;  // random replacement tokens are drawn from [0, num_ids)
   uint64_t seed = 0;

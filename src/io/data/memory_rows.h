@@ -28,12 +28,12 @@ struct RowRules {
   int num_threads = 1;
   LongIds long_ids = LongIds::kCut;
   int64_t vocab_size = 0;
-  int64_t type_vocab_size = 0;  // 0 if the model ignores token types
+  int64_t type_vocab_size = 0;  // number of token types; 0 if the model ignores token types
   LabelKind label_kind = LabelKind::kClass;
   int64_t num_labels = 0;
   std::optional<int32_t> end_token = {};     // id that is appended to the tokens of each text
-  std::optional<TokenMasking> masking = {};  // used with LabelKind::kMaskedToken only
-  LabelUse label_use = LabelUse::kRequired;  // kOptional: either all rows have a label or none has
+  std::optional<TokenMasking> masking = {};  // which tokens are masked; only for LabelKind::kMaskedToken
+  LabelUse label_use = LabelUse::kRequired;  // with kOptional, either all rows or no rows have a label
   // Returns the encoder for rows with this kind of input. Throws an error with the reason if such rows cannot be encoded.
   std::function<const TextEncoder&(RowInput input)> encoder;
 };

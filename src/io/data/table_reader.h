@@ -18,8 +18,8 @@ namespace plimsoll {
 // Reads CSV (RFC 4180) and tab-separated text into a Table. Thread-safe: pure functions.
 //
 // Quoting. QuoteRule::kRfc4180 is the rule for .csv and for generic .tsv, as in pandas and thus in Hugging
-// Face's "csv" loader with delimiter="\t". A field that begins with a quote ends at the next single quote,
-// may contain delimiters and line ends, and represents a quote as two quotes. A quote inside a field that
+// Face's "csv" loader with delimiter="\t". A field that begins with a quote ends at the next quote
+// that is not doubled. It may contain delimiters and line ends, and two quotes in it stand for one. A quote inside a field that
 // does not begin with one is an ordinary character. Text after a closing quote continues the field, as in
 // pandas: "Great" film is the text Great film; the table then has a warning. A quoted field that looks like
 // several rows, because an unpaired quote began it, also has a warning. QuoteRule::kNone is the rule for the
@@ -159,7 +159,7 @@ enum class LineBreaks : uint8_t { kKeep, kDrop };
 Table read_lines(TextFile file, LineBreaks line_breaks);
 
 struct TableOptions {
-  QuoteRule quotes = QuoteRule::kRfc4180;  // used for CSV and TSV
+  QuoteRule quotes = QuoteRule::kRfc4180;  // rule for the quotes in CSV and TSV files
   // Maximum size in bytes of a decompressed text; 0 for no limit.
   int64_t max_bytes = 0;
 };

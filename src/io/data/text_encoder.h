@@ -38,7 +38,7 @@ class TextEncoder {
   virtual uint64_t content_hash() const = 0;
 };
 
-// Implements the interface above with the tokenizer of src/io/text. Thread-safe. The tokenizer must outlive the encoder.
+// Implements TextEncoder with the tokenizer of src/io/text. Thread-safe. The tokenizer must outlive the encoder.
 
 class TokenizerEncoder : public TextEncoder {
  public:

@@ -19,7 +19,7 @@ struct TextPlace {
 
 struct TextFile {
   std::string name;           // the path that the user gave, for messages
-  std::string bytes;          // without a leading byte-order mark
+  std::string bytes;          // content of the file without a leading byte-order mark
   uint64_t content_hash = 0;  // XXH3 of the bytes on disk
   int64_t first_line = 1;     // the line number of the first byte; above 1 if this is a later part of a file
 };

@@ -53,7 +53,8 @@ class TextSplit {
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
 
-  // Returns how the rows contain conversations, which first_text() and second_text() return as JSON or text; kNone if they contain none.
+  // Returns the form of the conversations in the rows, or kNone if they contain none. first_text() and second_text() return the
+  // conversations as JSON or text.
   ChatColumns chat() const { return chat_; }
 
   // The following functions require 0 <= row < num_rows() and !has_words().
@@ -100,9 +101,9 @@ class TextSplit {
   void check_messages(int64_t table_row) const;
 
   Table table_;
-  TaggedWords words_;  // one entry per row of the table; empty unless has_words_
+  TaggedWords words_;  // words and tags of each row of the table; empty unless has_words_
   bool has_words_ = false;
-  TokenRows ids_;  // one entry per row of the table; empty unless has_ids_
+  TokenRows ids_;  // token ids of each row of the table; empty unless has_ids_
   bool has_ids_ = false;
   ChatColumns chat_ = ChatColumns::kNone;
   std::vector<int64_t> rows_;

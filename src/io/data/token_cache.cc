@@ -32,11 +32,11 @@ struct Header {
   TokenCacheKey key;
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
-  int32_t types = 0;  // 0: no types; 1: types are segments; 2: types mark trained tokens
+  int32_t types = 0;  // token types: 0 none, 1 segments of a pair of texts, 2 marks of trained tokens
   int32_t has_word_starts = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;  // hash of all bytes before the header
-  uint64_t header_hash = 0;   // hash of all fields above
+  uint64_t header_hash = 0;   // hash of the fields of this header before this one
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 104 && alignof(Header) == 8);
 constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(Header));

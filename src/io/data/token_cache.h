@@ -29,7 +29,7 @@ struct TokenCacheKey {
   uint64_t text_hash = 0;
   uint64_t encoder_hash = 0;
   int64_t max_seq_length = 0;
-  int64_t num_rows = -1;  // -1 for all rows of a file, whose number is not known before the file is read
+  int64_t num_rows = -1;  // number of rows; -1 for all rows of a file that was not read yet
 
   uint64_t hash() const;
   // Returns the name of the cache file, such as "tokens-0123456789abcdef.bin".
@@ -40,9 +40,9 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 
 struct CachedTokens {
   TokenSet tokens;
-  std::vector<int32_t> word_starts;  // see WordTokens::word_starts; empty unless the rows are lists of words
+  std::vector<int32_t> word_starts;  // as WordTokens::word_starts: the word that each token begins, or -1
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // the reason for a message, if the cache file was replaced or could not be saved
+  std::string detail;  // the reason, for messages, why a cache file was replaced or not saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };
@@ -65,7 +65,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
 // byte per token if tokens have types. If finish() is not called, no file is left. Not thread-safe. Errors: FileError.
 class TokenCacheWriter {
  public:
-  // `max_id` is the largest id that may be added. The folder is created if necessary.
+  // Creates the file under a temporary name, and its folder if necessary. `max_id` is the largest id that may be added.
   TokenCacheWriter(FileSystem& files, std::string path, int64_t max_id);
   ~TokenCacheWriter();
   TokenCacheWriter(const TokenCacheWriter&) = delete;
@@ -88,7 +88,7 @@ class TokenCacheWriter {
   std::unique_ptr<File> file_;
   HashStream64 hash_;
   std::vector<int64_t> offsets_ = {0};
-  std::vector<uint8_t> types_;  // empty as long as every type is 0
+  std::vector<uint8_t> types_;  // token types; empty as long as all of them are 0
   TypeUse type_use_ = TypeUse::kSegments;
   std::vector<uint16_t> narrow_ids_;  // buffer for the ids of the part that is being written
   std::vector<int32_t> wide_ids_;

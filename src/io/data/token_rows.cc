@@ -115,7 +115,7 @@ class TokenRowReader {
   const Table& table_;
   const TokenColumns columns_;
   int64_t row_ = 0;
-  std::vector<int64_t> ids_;  // the token ids of the current row; the lists below are also those of this row
+  std::vector<int64_t> ids_;  // the token ids of the current row; the lists below belong to the same row
   std::vector<int64_t> types_;
   std::vector<int64_t> mask_;
   std::vector<int64_t> labels_;

@@ -74,7 +74,7 @@ class TokenSet {
     const auto at = static_cast<size_t>(arrays_.offsets[static_cast<size_t>(row)] + position);
     return is_narrow() ? arrays_.narrow_ids[at] : arrays_.wide_ids[at];
   }
-  // Write length(row) values. Requires: 0 <= row < num_rows().
+  // Write the ids or the types of a row, which are length(row) values. Requires: 0 <= row < num_rows().
   void copy_ids(int64_t row, int32_t* out) const;
   void copy_types(int64_t row, int32_t* out) const;
 
@@ -136,7 +136,7 @@ class TokenJoiner {
   std::vector<uint16_t> narrow_ids_;
   std::vector<int32_t> wide_ids_;
   bool is_wide_;
-  std::vector<uint8_t> types_;  // empty as long as every type is 0
+  std::vector<uint8_t> types_;  // token types; empty as long as all of them are 0
   std::vector<int64_t> offsets_ = {0};
   TruncationCount truncation_;
   TypeUse type_use_ = TypeUse::kSegments;
@@ -150,7 +150,8 @@ class TokenJoiner {
 
 struct TokenRows {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> types;  // empty, or one per id; with kTrained it is 1 if the label is the id itself
+  // The token types: one per id, or an empty list if the file has none. With kTrained, the type is 1 if the label is the id itself.
+  std::vector<uint8_t> types;
   std::vector<int64_t> offsets = {0};  // row r consists of the ids from offsets[r] to offsets[r + 1]
   TypeUse type_use = TypeUse::kSegments;
 

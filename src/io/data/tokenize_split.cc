@@ -24,7 +24,7 @@ struct Part {
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;
   std::vector<uint8_t> types;
-  std::vector<int32_t> word_starts;  // empty unless the rows are lists of words
+  std::vector<int32_t> word_starts;  // as WordTokens::word_starts: the word that each token begins, or -1
   std::vector<int32_t> lengths;
   TruncationCount truncation;
   std::exception_ptr failure;

@@ -63,7 +63,8 @@ class WordColumns {
                 kWhatToWrite);
   }
 
-  // Returns nothing, which means that the rows are texts. Throws an error if the user requested rows of words.
+  // Handles a table without rows of words: throws an error if the user requested them, and otherwise returns nothing, which means
+  // that the rows are texts.
   std::optional<ColumnChoice> text_or_fail() const {
     if (!options_.tagging.empty()) fail("expected a column of lists of words and one of lists of tags");
     return std::nullopt;

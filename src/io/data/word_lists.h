@@ -39,7 +39,7 @@ class WordLists {
 // The words of all rows of a table and, if the table has them, their tags.
 struct TaggedWords {
   WordLists words;
-  WordLists tags;             // empty list for a row without tags
+  WordLists tags;             // a row without tags has an empty list
   bool integer_tags = false;  // true if the tags are integers instead of names
 };
 

@@ -250,7 +250,7 @@ class BlobTransfer {
   const OnBytes& on_bytes_;
   IncompleteFile file_;
   bool has_earlier_bytes_;  // the file contains bytes that an earlier process received
-  int64_t num_parts_ = 0;   // number of responses from which the other bytes were received
+  int64_t num_parts_ = 0;   // number of responses with bytes that this process stored in the file
   HttpHead head_ = {};      // status and headers of the last response
 };
 

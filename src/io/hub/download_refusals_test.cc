@@ -42,8 +42,8 @@ TEST(SnapshotDownload, WrongBytesNeverGetAFinalName) {
   EXPECT_FALSE(files.status(std::string(kFolder) + "/refs/main")) << "the snapshot is not complete";
 }
 
-// If the incomplete file contains bytes of another program that are not those of the downloaded file, they must be discarded and
-// downloaded again.
+// Another program may have left an incomplete file with wrong bytes. These bytes must be discarded, and the whole file must be
+// downloaded.
 TEST(SnapshotDownload, ReplacesAForeignIncompleteFile) {
   for (const char* left :
        {"wrong", "24 bytes that are wrong.", "more bytes than the file has, which cannot be right"}) {

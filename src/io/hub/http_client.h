@@ -16,7 +16,7 @@ namespace plimsoll {
 struct HttpRequest {
   std::string url;
   bool only_head = false;              // true for the method HEAD, false for GET
-  std::vector<std::string> headers{};  // each in the form "Name: value"
+  std::vector<std::string> headers{};  // headers to send, each in the form "Name: value"
   int64_t idle_timeout_s = 10;         // the request fails if no byte arrives for this number of seconds
 };
 
@@ -33,7 +33,7 @@ struct HttpHead {
 using BodySink = std::function<bool(const HttpHead& head, std::span<const std::byte> bytes)>;
 
 struct HttpResult {
-  HttpHead head;        // the status is 0 if there was no response
+  HttpHead head;        // status and headers of the response; the status is 0 if there was none
   std::string failure;  // a sentence about the network error; empty if the response is complete
   // True if the name of the host cannot be resolved or the host refuses connections. Repeating the request within seconds is then
   // pointless.

@@ -24,8 +24,9 @@ struct HubAccess {
       offline_reason;  // variable that forbids using the network, such as "HF_HUB_OFFLINE=1"; empty if it may be used
   int64_t metadata_timeout_s = 10;  // value of HF_HUB_ETAG_TIMEOUT
   int64_t download_timeout_s = 10;  // value of HF_HUB_DOWNLOAD_TIMEOUT
-  std::string ca_file;              // value of REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
-  std::string ca_folder;            // value of one of the first two if it is a folder, or of SSL_CERT_DIR
+  std::string ca_file;  // file with CA certificates: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
+  std::string
+      ca_folder;  // folder with CA certificates: one of the values above that is a folder, or SSL_CERT_DIR
 
   bool is_offline() const { return !offline_reason.empty(); }
 };

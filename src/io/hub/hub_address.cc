@@ -10,7 +10,7 @@ namespace {
 
 // The parts of an absolute URL.
 struct AddressParts {
-  std::string scheme;     // in lower case
+  std::string scheme;     // such as "https", in lower case
   std::string authority;  // host and port in lower case, without a user name
   std::string_view path;  // path and query
 };

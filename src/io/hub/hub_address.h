@@ -24,7 +24,7 @@ std::string without_user_names(std::string_view text);
 // A URL without its "name:password", and these credentials as the URL contains them (percent-encoded).
 struct SplitCredentials {
   std::string address;
-  std::string credentials;  // empty if the URL contains none
+  std::string credentials;  // "name:password"; empty if the URL contains none
 };
 SplitCredentials split_credentials(std::string_view address);
 // Returns the URL with these credentials inserted. Requires: an absolute URL without credentials.

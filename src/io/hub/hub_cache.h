@@ -41,7 +41,7 @@ struct HubEnvironment {
   std::optional<std::string> home;            // value of HOME, or the home directory in the password database
 };
 
-// Copies the variables above from the environment of a process.
+// Returns the variables of HubEnvironment that the environment of a process contains.
 HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
 // Returns the folder of the cache, in which each model has a folder models--org--name. It is HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,

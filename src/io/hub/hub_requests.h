@@ -24,14 +24,14 @@ struct HubFile {
   std::string path;
   int64_t size_bytes = 0;
   std::string git_hash = {};  // git's blob hash of the file or, for a large file, of its LFS pointer
-  std::string sha256 = {};    // empty unless the file is large
-  std::string xet_hash = {};  // empty unless the file is large and in Hugging Face's Xet storage
+  std::string sha256 = {};    // SHA-256 of a large file; empty for other files
+  std::string xet_hash = {};  // hash of a large file in Hugging Face's Xet storage; empty for other files
 };
 
 // The entity tag and the size of a file, which the hub returns for a HEAD request.
 struct HubFileState {
   std::string etag;         // entity tag without quotes, which is the name of the file in blobs/
-  int64_t size_bytes = -1;  // -1 if the hub does not return the size
+  int64_t size_bytes = -1;  // size of the file; -1 if the hub does not return it
 };
 
 // Waits between attempts, and calls the user's callback to ask if the download should stop. Tests replace the waiting.

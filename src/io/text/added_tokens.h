@@ -34,8 +34,8 @@ class AddedTokenMatcher {
     std::string text;
     AddedToken token;
   };
-  // Requires: the texts of the patterns are distinct and not empty. If `ignore_special` is true, special tokens are not
-  // recognized, and their text remains plain text.
+  // Creates a matcher for these patterns. Requires: their texts are distinct and not empty. If `ignore_special` is true, special
+  // tokens are not recognized, and their text remains plain text.
   AddedTokenMatcher(std::vector<Pattern> patterns, bool ignore_special);
 
   bool empty() const { return patterns_.empty(); }

@@ -164,7 +164,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The same expression in the spelling of newer files.
+// The expression of GPT-2 as newer tokenizer.json files spell it. Both spellings match the same words.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =
@@ -185,8 +185,8 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the word pattern of a pre-tokenizer of type Split, or nothing if its expression is unknown or if its options do more
-// than make each match a word.
+// Returns the word pattern of a pre-tokenizer of type Split. Returns nothing if its regular expression is not one of the known ones,
+// or if its options do anything else than make each match a word.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;

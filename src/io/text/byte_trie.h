@@ -23,8 +23,8 @@ class ByteTrie {
 
   // Creates a trie without keys.
   ByteTrie();
-  // Requires: the keys are distinct, and no value is negative. Cost: time and memory proportional to the total length of the
-  // keys.
+  // Creates a trie with these keys and values. Requires: the keys are distinct, and no value is negative. Cost: time and memory
+  // proportional to the total length of the keys.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries);
 
   // Returns the child of `node` for this byte, or kNone if it has none. Requires: node is not kNone.

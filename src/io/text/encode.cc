@@ -11,7 +11,7 @@
 
 namespace plimsoll::text {
 
-// Returns the end of the word that starts at `begin`, or `begin` itself if there is white space.
+// Returns the end of the word that starts at `begin`, or `begin` itself if white space starts there.
 size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   size_t i = begin;
   while (i < bytes.size()) {
@@ -53,7 +53,7 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
       continue;
     }
     const size_t stop = word_end(bytes, i);
-    if (stop == i) {  // white space other than a plain space is skipped
+    if (stop == i) {  // white space other than a plain space belongs to no word
       i += decode_valid_utf8(bytes.data() + i).num_bytes;
       continue;
     }
@@ -153,7 +153,7 @@ void TokenizerImpl::count_words(std::string_view text, WordCounts* counts) const
     const std::string_view bytes = normalized.bytes;
     for (size_t i = 0; i < bytes.size();) {
       const size_t stop = word_end(bytes, i);
-      if (stop == i) {  // white space is skipped
+      if (stop == i) {  // white space belongs to no word
         i += decode_valid_utf8(bytes.data() + i).num_bytes;
         continue;
       }

@@ -25,8 +25,8 @@ Json parse_tokenizer_text(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:
-  // `where` is the name of the file. `path` is the position of the object in the file, such as "model", and empty for the whole
-  // document. Errors: kBadData if the value is not an object.
+  // Refers to the JSON object `value`. `where` is the name of the file. `path` is the position of the object in the file, such as
+  // "model", and empty for the whole document. Errors: kBadData if the value is not an object.
   JsonFields(const Json& value, std::string where, std::string path);
 
   // Returns the field, or a null pointer if it is absent or null.
@@ -37,7 +37,7 @@ class JsonFields {
   // another type or is out of range.
   std::optional<std::string> text(const std::string& key) const;
   std::optional<bool> flag(const std::string& key) const;
-  // Returns the text of a field that must exist. Errors: kBadData also if it is missing.
+  // Returns the text of a field that must exist. Errors: kBadData if the field is missing, null or not a text.
   std::string required_text(const std::string& key) const;
   // Returns the value of a flag, or `fallback` if the flag is absent. Do not use flag().value_or(true) instead: GCC 14 compiles
   // it to code that reads the uninitialized byte of an empty optional, and the resulting bool can be neither 0 nor 1.
@@ -45,7 +45,7 @@ class JsonFields {
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
   const Json* array(const std::string& key) const;
-  // Returns the elements of an array of objects. Errors: kBadData also if the array is missing.
+  // Returns the elements of an array of objects. Errors: kBadData if the array is missing or contains anything but objects.
   std::vector<JsonFields> required_objects(const std::string& key) const;
 
   // Returns the name of a field with which error messages begin, such as "tokenizer.json: model.vocab".

@@ -44,7 +44,7 @@ TEST(RegexTest, MatchesAsHuggingFace) {
       const std::string text = fixture.at("texts")[i];
       Matches matches;
       regex.find_all(to_code_points(text), &matches);
-      // The fixture contains no empty matches, so they are removed before the comparison.
+      // The fixture does not record empty matches, so the empty matches of Regex are removed before the comparison.
       std::erase_if(matches, [](const auto& match) { return match.first == match.second; });
       EXPECT_EQ(matches, c.at("matches")[i].get<Matches>()) << pattern << " in " << nlohmann::json(text);
       num_matches += matches.size();

@@ -25,7 +25,7 @@ struct CharSet {
   // it matches outside of a class.
   bool strict_word = false;
 
-  // Requires: merge_ranges() was called, which sorts and merges the ranges.
+  // Returns true if a range contains the code point. Requires: merge_ranges() was called, which sorts and merges the ranges.
   bool in_ranges(char32_t c) const {
     const auto after =
         std::upper_bound(ranges.begin(), ranges.end(), c,
@@ -57,8 +57,8 @@ struct CharSet {
   }
   bool contains(char32_t c) const;
 
-  // Must be called after the last change of the set. For speed, it stores for each of the first 256 code points whether the set
-  // contains it.
+  // Completes the set. Must be called after its last change. For speed, it stores for each of the first 256 code points whether
+  // the set contains it.
   void finish() {
     merge_ranges();
     for (char32_t c = 0; c < kNumStored; ++c) stored[c] = contains(c);

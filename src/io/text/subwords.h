@@ -35,7 +35,7 @@ class TokenIds {
   void reserve(size_t count);
   void insert(std::string_view token, int32_t id);
 
-  // Returns the id, or kNoToken.
+  // Returns the id of the token with this text, or kNoToken if there is none.
   int32_t find(std::string_view token) const;
   bool empty() const { return entries_.empty(); }
 

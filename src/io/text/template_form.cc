@@ -60,7 +60,7 @@ class FormWriter {
 
  private:
   struct Token {
-    char kind = 0;  // 'w' for a word, 's' for a string, 'o' for an operator
+    char kind = 0;  // 'w' if the token is a word, 's' for a string, 'o' for an operator
     std::string text;
   };
 

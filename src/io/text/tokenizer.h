@@ -115,10 +115,10 @@ struct SpecialTokenIds {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // matches only if there is no word character directly before or after it
-  bool lstrip = false;       // also covers white space directly before it; rstrip: directly after it
+  bool single_word = false;  // the token matches only if no word character is directly before or after it
+  bool lstrip = false;  // the token also covers white space directly before it; rstrip: directly after it
   bool rstrip = false;
-  bool normalized = false;  // matched in the normalized text instead of the raw text
+  bool normalized = false;  // the token is matched in the normalized text instead of the raw text
   bool special = false;
 };
 
@@ -131,8 +131,8 @@ struct TruncationDefault {
 
 struct DecodeOptions {
   bool skip_special_tokens = false;
-  // Removes spaces before punctuation. If it is absent, the setting of tokenizer_config.json is used, which BPE models ignore as
-  // in transformers 5.
+  // True to remove spaces before punctuation. If this option is absent, the setting of tokenizer_config.json is used, which BPE
+  // models ignore as in transformers 5.
   std::optional<bool> clean_up_spaces = std::nullopt;
 };
 
@@ -165,8 +165,8 @@ class Tokenizer {
   // Appends the tokens of a text that is already split into words, as for the classification of tokens, and
   // fills word_starts. The result equals that of a fast tokenizer of Hugging Face with is_split_into_words:
   // every word is encoded by itself, and a word may give several tokens or none. If truncation on the left
-  // removes the first token of a word, the first one that remains counts as its start, as in run_ner.py. Does
-  // not mix with append in one Encoding. Errors: as append.
+  // removes the first token of a word, the first one that remains counts as its start, as in run_ner.py.
+  // Requires: `out` contains no tokens that append() added. Errors: as append().
   AppendedTokens append_words(std::span<const std::string_view> words, const EncodeOptions& options,
                               TokenizerScratch& scratch, Encoding* out) const;
   Encoding encode_words(std::span<const std::string_view> words, const EncodeOptions& options = {}) const;

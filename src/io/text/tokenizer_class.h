@@ -33,7 +33,7 @@ enum class BuiltPipeline : uint8_t {
 };
 
 struct TokenizerClass {
-  // The name of the class in the file; "" if no file names one and the model type has none.
+  // The name of the tokenizer class, as a file of the folder or the model type states it; "" if neither does.
   std::string name;
   // where the name was found, for error messages: "config.json: tokenizer_class is 'XTokenizer'"
   std::string source;

@@ -26,7 +26,7 @@ constexpr double kNoMaxLength = 1e12;
 
 // The tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name.
 struct NamedTokens {
-  std::map<int64_t, StatedToken> by_id;        // from added_tokens_decoder or added_tokens.json
+  std::map<int64_t, StatedToken> by_id;        // the tokens in added_tokens_decoder or added_tokens.json
   std::map<std::string, StatedToken> by_role;  // contains only roles that a file assigns to a token
   std::vector<StatedToken> extra;
   bool states_extra = false;  // true if a file contains additional_special_tokens
@@ -418,12 +418,12 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
   }
   check_class(tokenizer_class, spec);
-  // The special tokens of such a class replace those of tokenizer.json.
+  // The special tokens of a class that builds its own pipeline replace those of tokenizer.json.
   if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();
   // vocab.txt contains no roles, so every class that reads it uses BERT's special tokens.
   if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
-  // The class sets the options of a BertNormalizer only. Pipelines without such a normalizer are not changed.
+  // A tokenizer class sets the options of a BertNormalizer only. Pipelines without such a normalizer are not changed.
   const bool has_bert_normalizer = !spec.pipeline || spec.pipeline_has_bert_normalizer;
   if (has_bert_normalizer && (tokenizer_class.sets_normalizer || reads_vocab_txt)) {
     set_normalizer(config.fields(), &spec.normalizer);

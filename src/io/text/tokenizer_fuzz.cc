@@ -116,7 +116,7 @@ TokenizerFiles files_of(uint8_t choice, std::string file) {
                              R"("pattern": {"Regex": )" + nlohmann::json(valid_utf8(file)).dump() + "}}}";
       break;
     default:
-      break;  // the tokenizer has a fixed vocabulary, and the whole input is the text
+      break;  // no file depends on the input, which is only the text to encode
   }
   return files;
 }

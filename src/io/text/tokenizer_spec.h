@@ -49,13 +49,17 @@ struct BpeMerge {
 };
 
 struct BpeSpec {
-  std::vector<BpeMerge> merges;          // in the order of their ranks: the merge with index i has rank i
-  std::optional<std::string> unk_token;  // if absent, characters without a token are dropped
+  std::vector<BpeMerge> merges;  // in the order of their ranks: the merge with index i has rank i
+  std::optional<std::string>
+      unk_token;  // the unknown token; if absent, characters without a token are dropped
   std::string continuing_prefix;
   std::string end_suffix;
-  bool fuse_unk = false;       // adjacent unknown characters become a single unknown token
-  bool byte_fallback = false;  // unknown characters become the tokens <0x00> to <0xFF> if these exist
-  bool ignore_merges = false;  // a word that is a token of the vocabulary is not built by merges
+  // if true, adjacent unknown characters become a single unknown token
+  bool fuse_unk = false;
+  // if true, unknown characters become the tokens <0x00> to <0xFF> if these exist
+  bool byte_fallback = false;
+  // if true, a word that is a token of the vocabulary is not built by merges
+  bool ignore_merges = false;
 };
 
 struct UnigramSpec {
@@ -91,13 +95,14 @@ class Decoder;
 
 // Settings of the post-processors ByteLevel and RobertaProcessing, which exclude white space from the offsets of tokens.
 struct OffsetTrimming {
-  bool keeps_added_space = false;  // the space that add_prefix_space inserted is not excluded
+  // If true, the offsets of the first token are not shortened by the space that add_prefix_space inserted before the text.
+  bool keeps_added_space = false;
 };
 
 struct TokenizerSpec {
   // name of the file that contained the vocabulary: "tokenizer.json", "vocab.json" or "vocab.txt"
   std::string source;
-  std::string where;  // path of that file, for error messages
+  std::string where;  // path of the file with the vocabulary, for error messages
   // The settings of BERT's normalizer. They are not used if `pipeline` exists and contains no BertNormalizer.
   NormalizerSpec normalizer;
   // The general pipeline from a text to words. It is null if the steps are those of BERT, which have a faster implementation.

@@ -38,7 +38,7 @@ class UnicodeTable {
   // Returns the table, which exists once per process.
   static const UnicodeTable& get();
 
-  // Requires: code_point < kNumCodePoints.
+  // Returns the flags of a code point, CodePointFlags joined by |. Requires: code_point < kNumCodePoints.
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
@@ -46,11 +46,11 @@ class UnicodeTable {
   // points. Pages whose flags are all equal to the same value have the same number. Numbers are smaller than num_pages().
   size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
   size_t num_pages() const { return flags_.size() / kPageSize; }
-  // Appends the full canonical decomposition (the code point itself if it has none).
+  // Appends the full canonical decomposition of a code point (the code point itself if it has none).
   void decompose(char32_t code_point, std::u32string* out) const;
-  // Appends the lower case (the code point itself if it has none).
+  // Appends the lower case of a code point (the code point itself if it has none).
   void to_lower(char32_t code_point, std::u32string* out) const;
-  // Returns the sort key of the canonical order; 0 for a starter.
+  // Returns the rank by which the canonical order sorts a combining character; 0 for a starter, which is not moved.
   int combining_rank(char32_t code_point) const;
 
   // Returns every code point with a decomposition (except Hangul syllables) or a lower case.
@@ -66,7 +66,8 @@ class UnicodeTable {
   std::vector<uint8_t> flags_;
   std::unordered_map<char32_t, std::u32string_view> lower_;
   std::unordered_map<char32_t, std::u32string_view> decompositions_;
-  std::u32string mapped_text_;  // the characters to which the entries of the tables above refer
+  std::u32string
+      mapped_text_;  // the lower cases and decompositions to which the values of lower_ and decompositions_ refer
 };
 
 constexpr bool is_hangul_syllable(char32_t c) {

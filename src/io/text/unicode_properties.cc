@@ -158,7 +158,8 @@ struct ClusterState {
   bool one_regional = false;  // contains an odd number of regional indicators
   // ends with a pictographic character, which may be followed by extending characters
   bool pictographic = false;
-  bool joins_pictographic = false;  // ends like `pictographic`, followed by a zero-width joiner
+  // ends with a pictographic character, possibly extending characters, and a zero-width joiner
+  bool joins_pictographic = false;
   // consists of a consonant, which may be followed by linkers and extending characters
   bool conjunct = false;
   bool has_linker = false;

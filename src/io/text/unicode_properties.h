@@ -31,11 +31,11 @@ class UnicodeProperties {
  public:
   static const UnicodeProperties& get();
 
-  // Requires: code_point < kNumCodePoints.
+  // Returns the flags and the general category of a code point. Requires: code_point < kNumCodePoints.
   uint16_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
-  // Appends the full compatibility decomposition.
+  // Appends the full compatibility decomposition of a code point.
   void decompose_compatible(char32_t code_point, std::u32string* out) const;
   // Returns the primary composite of two code points, or 0 if there is none.
   char32_t compose(char32_t first, char32_t second) const;

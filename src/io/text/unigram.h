@@ -21,8 +21,8 @@ struct UnigramScratch {
   // The best way to split the beginning of the word up to a position, that is, the one with the largest sum of scores.
   struct Node {
     double score = 0;
-    int32_t id = kNoToken;  // id of the last token
-    // position at which the last token begins; -1 if no sequence of tokens ends at this position
+    int32_t id = kNoToken;  // id of the last token of this split
+    // position at which the last token begins; -1 if there is no split, because no sequence of tokens ends here
     int32_t begin = -1;
   };
   std::vector<Node> nodes;

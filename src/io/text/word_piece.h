@@ -17,7 +17,7 @@ namespace plimsoll::text {
 
 class WordPiece {
  public:
-  // Requires: the unknown token is in the vocabulary.
+  // Creates the model for a vocabulary. Requires: the unknown token is in the vocabulary.
   WordPiece(const Vocabulary& vocabulary, const WordPieceSpec& spec);
 
   // Appends the tokens of one word, or only the unknown token if a part of the word matches no token or if

@@ -30,7 +30,7 @@ inline constexpr CommunicatorOptions kTestLimits = {.connect_timeout = std::chro
 
 struct ErrorOfCall {
   ErrorCode code = ErrorCode::kInternal;
-  std::string text;  // empty if the call did not throw
+  std::string text;  // message of the error; empty if the call did not throw
 };
 
 template <typename Call>
