@@ -102,18 +102,19 @@ class JsonGuard {
   bool binary(nlohmann::json::binary_t&) { return events_.refuse("a binary value"); }
   bool start_object(size_t) {
     if (!may_enter() || !events_.start_object()) return false;
-    if (rules_.repeated_keys == RepeatedKeys::kRefuse) keys_.emplace_back();
+    if (num_objects_ == keys_.size()) keys_.emplace_back();
+    keys_[num_objects_++].clear();
     ++events_.depth_;
     return true;
   }
   bool key(std::string& name) {
-    if (rules_.repeated_keys == RepeatedKeys::kRefuse && !keys_.back().insert(name).second)
+    if (rules_.repeated_keys == RepeatedKeys::kRefuse && !keys_[num_objects_ - 1].insert(name).second)
       return events_.refuse("the key " + quoted_name(name) + " occurs twice in one object" +
                             shown_line(events_.offset()));
     return events_.key(name);
   }
   bool end_object() {
-    if (rules_.repeated_keys == RepeatedKeys::kRefuse) keys_.pop_back();
+    --num_objects_;
     --events_.depth_;
     return events_.end_object();
   }
@@ -167,7 +168,10 @@ class JsonGuard {
   const JsonRules& rules_;
   JsonEvents& events_;
   size_t num_taken_ = 0;
-  std::vector<std::set<std::string, std::less<>>> keys_;  // of each open object, if repeated keys are refused
+  size_t num_objects_ = 0;  // number of objects that are open
+  // The keys of each open object, if repeated keys are refused. The set of a closed object is reused by the next object at the same depth,
+  // which fragments the memory less when a header lists a million tensors.
+  std::vector<std::set<std::string, std::less<>>> keys_;
 };
 
 bool JsonEvents::refuse(std::string why) {
