@@ -66,7 +66,7 @@ std::string reason_of(std::string_view message) {
 
 }  // namespace
 
-// Handles the events of the library: applies the rules, and passes the events on.
+// Receives the events of the JSON library, applies the rules to them, and passes them on to JsonEvents.
 class JsonGuard {
  public:
   JsonGuard(std::string_view text, const JsonRules& rules, JsonEvents& events)
@@ -80,7 +80,7 @@ class JsonGuard {
           JsonFaultKind::kLimit, static_cast<size_t>(rules_.max_bytes),
           fmt::format("the text has {} bytes, but at most {} are read", text_.size(), rules_.max_bytes)};
     }
-    // The library takes a NUL byte for the end of the text.
+    // The JSON library would stop at a NUL byte as if the text ended there.
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos)
       return JsonFault{JsonFaultKind::kText, nul, "not valid JSON: a NUL byte (0x00)"};
     if (rules_.byte_order_mark == ByteOrderMark::kRefuse && text_.starts_with(kByteOrderMark)) {

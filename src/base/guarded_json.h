@@ -23,10 +23,10 @@ inline constexpr int kMaxJsonDepth = 64;
 // The largest text, unless a reader states its own limit.
 inline constexpr int64_t kMaxJsonBytes = int64_t{64} << 20;
 
-// The treatment of a key that occurs twice in one object. Python's json and Hugging Face's readers use the last value.
+// States what happens if a key occurs twice in one object. Python's json and Hugging Face's readers use the last value.
 enum class RepeatedKeys : uint8_t { kRefuse, kLastWins };
 
-// The treatment of the three bytes with which some editors begin a text in UTF-8.
+// States what happens if a text begins with a byte order mark (EF BB BF), which some editors write.
 enum class ByteOrderMark : uint8_t { kRefuse, kSkip };
 
 // The rules of one reader.
@@ -35,7 +35,7 @@ struct JsonRules {
   int64_t max_bytes = kMaxJsonBytes;
   RepeatedKeys repeated_keys = RepeatedKeys::kLastWins;
   ByteOrderMark byte_order_mark = ByteOrderMark::kSkip;
-  // The last sentence of messages, without its full stop.
+  // The remedy that messages end with, without a full stop.
   std::string_view remedy = "Correct the file or get it again from its source";
 };
 
@@ -50,7 +50,7 @@ constexpr JsonRules strict_json(int64_t max_bytes = kMaxJsonBytes) {
 // key, or a value that the handler of the events refused.
 enum class JsonFaultKind : uint8_t { kText, kNumber, kLimit, kRefused };
 
-// The first fault of a text, at a byte of it.
+// The first fault of a text, and the byte at which it was found.
 struct JsonFault {
   JsonFaultKind kind = JsonFaultKind::kText;
   size_t offset = 0;
@@ -64,9 +64,9 @@ class JsonEvents {
   virtual ~JsonEvents() = default;
   virtual bool null() = 0;
   virtual bool boolean(bool value) = 0;
-  virtual bool number_integer(int64_t value) = 0;  // negative integers
+  virtual bool number_integer(int64_t value) = 0;  // called for negative integers only
   virtual bool number_unsigned(uint64_t value) = 0;
-  // All other numbers, which are finite, with their text.
+  // Receives every other number, which is finite, together with its text.
   virtual bool number_float(double value, const std::string& text) = 0;
   virtual bool string(std::string& value) = 0;
   virtual bool start_object() = 0;
@@ -127,8 +127,9 @@ class JsonTree : public JsonEvents {
   bool close();
 
   Json root_;
-  std::vector<Json*> open_;  // the pointers stay valid: a container does not grow while one inside it is open
-  Json* slot_ = nullptr;     // the value of the last key
+  std::vector<Json*>
+      open_;  // containers that are open, the innermost last; a container does not grow while one inside it is open, so the pointers stay valid
+  Json* slot_ = nullptr;  // the value of the last key
 };
 
 extern template class JsonTree<nlohmann::json>;

@@ -28,7 +28,7 @@ using testing::TinyCase;
 
 constexpr RankMesh kTwoRanks{.size = 2, .tensor_size = 2};
 
-// Adapters of all linear layers. All of them draw dropout, so that a wrong number of a draw changes the results.
+// Adapters of all linear layers. All of them draw dropout, so that a random draw with a wrong number changes the results.
 LoraConfig adapters_of_all() {
   return {.r = 3, .alpha = 8.0, .dropout = 0.2, .target_modules = {"all-linear"}};
 }
@@ -99,7 +99,7 @@ TEST(AdaptersOfTensorParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Every stage has the adapters of its own layers.
+// Each pipeline stage must have the adapters of its own layers only.
 TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
   double share = 0;

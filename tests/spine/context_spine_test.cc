@@ -28,7 +28,7 @@ using testing::TinyCase;
 
 constexpr RankMesh kContextPair{.size = 2, .tensor_size = 2};
 
-// All cases draw dropout where their architecture has it, so that a wrong number of a draw changes the results. Batches have 17 or fewer
+// All cases draw dropout where their architecture has it, so that a random draw with a wrong number changes the results. Batches have 17 or fewer
 // tokens in buckets of multiples of 16 or 32 rows, so that the last rank has rows of padding, and of four ranks two have nothing else.
 std::vector<NamedCase> context_cases() {
   TinyCase bert = classifier();
@@ -103,7 +103,7 @@ TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   }
 }
 
-// The stages of a pipeline send the rows of a rank.
+// With pipeline parallelism, a stage sends only the rows of its own rank of the group.
 TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   constexpr int64_t kBatches = 4;
   for (const size_t i : {0, 4, 6}) {
@@ -157,7 +157,7 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   EXPECT_EQ(counts_of(language, Segment::kForward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), Counts{});
-  // Gradients that accumulate over micro-batches are summed once.
+  // Gradients that accumulate over micro-batches must be summed over the ranks only once per step.
   EXPECT_EQ(counts_of(language, Segment::kBackward, 2), (Counts{{"exchange_heads", 6}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer, 2), (Counts{{"all_reduce", 1}}));
   // A classifier reads one row per sequence, of the inputs and of the results of the last attention.

@@ -135,7 +135,8 @@ class ContextParallel {
     forms_[index_of(result)].rows = rows;
   }
 
-  // Adds up losses and counts of the rows of the ranks. The sums take over the bytes that the host reads.
+  // Adds up the losses and the counts that the ranks computed from their own rows. The sums are new versions of these values, so that the host
+  // reads the sums.
   void sum_over_ranks(const Op& op) {
     Op sum = with_operands(op, all_reduce_op(), kNoValue, kNoValue, {{"ranks", ranks_}});
     set_mesh_axis(sum.attributes, MeshAxis::kTensor);
@@ -171,7 +172,7 @@ class ContextParallel {
     return forms_[index_of(id)].whole = whole;
   }
 
-  // Returns the input with the sequences among the rows of this rank.
+  // Returns the input that contains the starts of the sequences, counted among the rows of this rank (InputSource::kOwnStarts).
   ValueId own_starts(ValueId starts) {
     if (own_starts_ != kNoValue) return own_starts_;
     const Value value = graph_.value(starts);
@@ -205,7 +206,7 @@ class ContextParallel {
 
   Graph& graph_;
   int64_t ranks_;
-  std::vector<TokenForms> forms_;  // per value of the original graph
+  std::vector<TokenForms> forms_;  // one element per value of the original graph
   ValueId own_starts_ = kNoValue;
   std::vector<Op> ops_;
 };

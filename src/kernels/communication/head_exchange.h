@@ -22,15 +22,15 @@ namespace plimsoll {
 enum class HeadExchange : uint8_t { kToHeads, kToRows };
 
 struct HeadExchangeArgs {
-  Communicator* communicator = nullptr;  // used on a CPU
-  GpuCommunicator* gpus = nullptr;       // used by head_exchange_cuda_nccl
-  PeerMemory* peers = nullptr;           // used by head_exchange_cuda_peers
+  Communicator* communicator = nullptr;  // the connection to the other ranks on a CPU
+  GpuCommunicator* gpus = nullptr;       // the connection for head_exchange_cuda_nccl
+  PeerMemory* peers = nullptr;           // the mapped memory for head_exchange_cuda_peers
   HeadExchange direction = HeadExchange::kToHeads;
   ConstView x = {};
   View y = {};
-  int64_t rows = 0;  // T / N, the rows of a rank
+  int64_t rows = 0;  // number of rows of a rank: T / N
   std::array<int64_t, 3> share_bytes =
-      {};  // of each part of the columns, the bytes of one rank's share of a row
+      {};  // for each part of the columns, the number of bytes that one rank's share of a row has
   View scratch = {};
 
   // Returns the bytes of a row on the side that is divided by columns.
@@ -46,7 +46,7 @@ struct ExchangedBytes {
   int64_t wide = 0;
   int64_t width = 0;
 };
-// Returns the rectangles of the share of this rank; those of empty parts have the width 0.
+// Returns the rectangles of this rank's share, one per part of the columns. The rectangle of an empty part has the width 0.
 inline std::array<ExchangedBytes, 3> exchanged_bytes(const HeadExchangeArgs& args, int of_rank,
                                                      int num_ranks) {
   std::array<ExchangedBytes, 3> rectangles;
