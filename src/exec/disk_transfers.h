@@ -51,7 +51,7 @@ class DiskTransfer {
   // Bytes that are contiguous in memory and in the file.
   struct Part {
     std::byte* memory = nullptr;
-    int64_t offset = 0;  // from the start of the file
+    int64_t offset = 0;  // position of the first byte in the file
     int64_t bytes = 0;
     int64_t value_end = 0;  // the end of the value in the file; the rest of its last block has no content
   };

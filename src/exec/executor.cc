@@ -230,7 +230,8 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // All ranks of a tensor-parallel group store the same bytes, so only the first rank of the group gets a share.
+  // All ranks of a tensor-parallel group store the same bytes of this buffer, so only the first rank of the group counts as the owner of a
+  // share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -303,7 +304,8 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
   write_slice(buffer, in_part.begin, part);
 }
 
-// Writes bytes of a value, or of the part that this tensor-parallel rank has, as far as they belong to the slice of this data-parallel rank.
+// Writes bytes of a value, or of the part that this tensor-parallel rank has. Writes only those bytes that belong to the slice of this
+// data-parallel rank.
 void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes) {
   ByteRange slice{0, buffer.part_elements() * dtype_bytes(buffer.type.dtype)};
   if (buffer.divided) slice = slice_of_data_rank(buffer, owners_of(buffer, MeshAxis::kData).rank());
@@ -478,7 +480,8 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        break;  // written by set_random(), set_accumulate() and set_update()
+        // set_random(), set_accumulate() and set_update() write these inputs.
+        break;
     }
   }
 }

@@ -60,7 +60,8 @@ struct Schedule {
   double lr_end = 1e-7;  // used by polynomial
   // Minimum learning rate divided by the peak; from min_lr_rate, min_lr or min_lr_ratio.
   double min_lr_rate = 0.0;
-  double timescale = 10000.0;    // used by inverse_sqrt; number of steps
+  // Used by inverse_sqrt only: the time scale of the decay, in steps.
+  double timescale = 10000.0;
   int64_t num_stable_steps = 0;  // used by warmup_stable_decay
   int64_t num_decay_steps = 0;   // used by warmup_stable_decay
   // Used by cosine_warmup_with_min_lr: first learning rate of the warm-up divided by the peak.

@@ -112,7 +112,7 @@ class StepEngine {
   };
   struct BucketFlops {
     double all = 0;
-    double model = 0;  // result of model_flops() for the program
+    double model = 0;  // floating-point operations of the model, as model_flops() counts them
   };
   struct StepTimes {
     double ms = 0;

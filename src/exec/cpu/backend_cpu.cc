@@ -312,7 +312,7 @@ class CpuBackend final : public ExecutorBackend {
   // One block per buffer if the plan keeps buffers separate, and none otherwise.
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
-  // The outputs at the time of the last fetch, by their offsets. Only used if training runs ahead.
+  // The outputs at the time of the last fetch, by their offsets. Only used with ExecutorOptions::runs_ahead.
   std::map<int64_t, std::vector<std::byte>> fetched_;
   std::vector<Enqueued> queue_;         // enqueued segments that have not run yet, in order
   std::optional<CpuArena> host_arena_;  // set if the plan keeps values on the host

@@ -62,7 +62,7 @@ class HostExchange {
   Range outputs_ = {};  // the range of all outputs, at the end of all_
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // a copy of the range all_ in pinned host memory
-  Sent sent_[2] = {};               // indexed by Inputs
+  Sent sent_[2] = {};               // one element for each group of inputs (enum Inputs)
   bool outputs_stale_ = false;      // true if a segment ran after the last fetch
   bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it
   CudaSideStream staging_;

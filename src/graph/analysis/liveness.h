@@ -32,7 +32,9 @@ struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  ValueIds sizes = {};  // one version per distinct type; the largest of them determines the bytes
+  // For each distinct type of the versions in this buffer: one version that has the type. The largest of them determines the size of the
+  // buffer.
+  ValueIds sizes = {};
 };
 
 // Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in

@@ -164,7 +164,7 @@ using ValueIds = SmallVector<ValueId, 6>;
 
 struct Op {
   const OpDef* def = nullptr;  // not owned; definitions live until the process ends
-  ValueIds inputs;             // kNoValue for an absent optional operand
+  ValueIds inputs;             // an absent optional operand is kNoValue
   ValueIds outputs;
   Attributes attributes;
   Segment segment = Segment::kForward;
@@ -272,7 +272,7 @@ class OpDef {
     static_cast<void>(output);
     return -1;
   }
-  // The name of input i, and of output i, in the op's signature: "bias". Empty if the definition names none.
+  // Return the name of an input or output in the op's signature, such as "bias", or "" if the definition does not name it.
   virtual std::string input_name(const OpView& op, int input) const {
     static_cast<void>(op);
     static_cast<void>(input);
@@ -283,7 +283,8 @@ class OpDef {
     static_cast<void>(output);
     return {};
   }
-  // The memory space of an output that occupies no input's bytes.
+  // Returns the memory space of this output if the output has bytes of its own. An output that takes over the bytes of an input is in the
+  // space of that input.
   virtual Space output_space(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

@@ -26,7 +26,8 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// For an output with one row per label: returns that the rows after the last token are zero, or that the output has no such rows.
+// Returns the content of the tail rows of an output with one row per label: zero if the rows are tokens. If the rows are sequences, the
+// output has no tail rows.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// An input of this name is at the same position in each of the four ops in which it occurs.
+// The positions of the inputs of all four ops in this file: an input that several of them have is at the same position in each.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {

@@ -263,7 +263,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     out.insert(
         out.begin(),
         {losses.front(), losses.back(),
-         d_x});  // without z-loss, front() and back() are both the loss, and no op reads the second output
+         d_x});  // without z-loss, `losses` contains the loss only, and no op reads the second of these outputs
     return out;
   }
 

@@ -4,9 +4,10 @@
 //   forward   ... x_k | out k, ops that read x_k, ... x_k+1 | out k+1 ...
 //   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
 //
-// If the free memory is not known, at most two values wait for their copy to the host, each copy back starts two
-// readers ahead, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and
-// copies have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
+// `out k` copies x_k to the host and `in k` copies it back; both run at the same time as the ops after them. If the free memory is not
+// known, at most two values wait for their copy to the host, each copy back starts two readers of saved values before the reader of its own
+// value, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and copies
+// have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
 // interval in which it would be live without the pass, so the pass never raises the peak.
 #include <algorithm>
 #include <utility>

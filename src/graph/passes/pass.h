@@ -137,9 +137,9 @@ Pass row_gradients_pass(int64_t ranks);
 // the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
 // stage s has the chunks s, s + P, s + 2 P, ...
 struct PipelineDivision {
-  int64_t stage = 0;  // the stage of this rank
+  int64_t stage = 0;  // the pipeline stage of this rank
   std::vector<int64_t> first_blocks = {0};
-  int64_t chunks = 1;  // number of chunks per stage
+  int64_t chunks = 1;  // number of chunks of layers per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
@@ -208,7 +208,7 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = i
 // products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers whose sizes are
 // not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
 struct Fp8Choice {
-  // Weights of adapters, whose matrix products are too small for fp8.
+  // Names of the weights of adapters. Their matrix products are too small for fp8 and remain in 16 bits.
   std::set<std::string, std::less<>> adapters = {};
   // If micro-batches are accumulated: keeps the fp8 codes of weights until the next update, instead of computing them in each micro-batch.
   // The codes take 2 bytes per weight.

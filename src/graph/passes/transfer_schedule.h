@@ -18,7 +18,7 @@ struct MovedUpdate {
   uint32_t op = 0;  // position of the update
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all its states, copied once in each direction
-  // True if no other ops run between the previous update and this one than updates and ops that compute some rows of a gradient for them.
+  // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update.
   bool follows = false;
   bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
@@ -30,7 +30,7 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 // The memory and the time that a step leaves for copies of states.
 struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
-  std::vector<double> op_ms = {};        // the time of each op
+  std::vector<double> op_ms = {};        // milliseconds of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
   double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
   // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
@@ -61,7 +61,7 @@ struct Release {
 
 // The copies of one step.
 struct TransferSchedule {
-  std::vector<StateTransfer> transfers = {};  // one for each update
+  std::vector<StateTransfer> transfers = {};  // one element per update
   // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
   // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
   size_t deferred = 0;
