@@ -156,8 +156,8 @@ ByteRange checked_range(const PersistentBuffer& buffer, int64_t offset, int64_t 
   return {offset, offset + bytes};
 }
 
-// Returns the range of the part of a tensor-parallel rank that belongs to this range of the whole value. A part consists of ranges of the
-// whole value, one after the other.
+// Returns which bytes of the part that a tensor-parallel rank stores are in this range of the whole value. The part consists of several
+// ranges of the whole value, stored one after the other.
 ByteRange range_in_part(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   return {buffer.split->elements_before(range.begin / width, tensor_rank) * width,
@@ -480,7 +480,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        // set_random(), set_accumulate() and set_update() write these inputs.
+        // Inputs from these sources are written by set_random(), set_accumulate() and set_update().
         break;
     }
   }

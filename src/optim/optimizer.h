@@ -58,8 +58,8 @@ struct OptimizerConfig {
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // limit for gradient clipping; 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // The largest number of elements that one op updates. A parameter with more elements is updated by one op nevertheless. 0 means no limit.
-  // The results do not depend on this number.
+  // The limit for the number of elements that one op updates. A parameter with more elements has an op of its own. 0 means no limit. The
+  // results do not depend on this number.
   int64_t most_elements_at_once = 0;
   // The seed for stochastic rounding, which applies to weights that are stored in bf16 only and to variances in bf16.
   uint64_t noise_seed = 0;

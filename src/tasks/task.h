@@ -39,7 +39,7 @@ struct EvaluatedBatch {
   std::span<const int32_t> cu_seqlens;
   double loss = 0.0;        // mean loss over the rows with a label
   int64_t num_labels = 0;   // number of rows with a label
-  int64_t num_correct = 0;  // number of these rows that are predicted correctly
+  int64_t num_correct = 0;  // number of rows that are predicted correctly
 };
 
 // Accumulates the metrics of an evaluation. Batches are added in the order of the rows.

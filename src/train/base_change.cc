@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// The largest number of weights that are changed at the same time. Eight are enough to use all threads of a small machine; more would
-// require memory for many large matrices.
+// The largest number of base weights for which the change by adapters is computed at the same time. Eight are enough to use all threads of
+// a small machine; more would require memory for many large matrices.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {

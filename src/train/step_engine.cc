@@ -257,8 +257,8 @@ void StepEngine::add_other_ranks(Step& step) {
   step.flops = is_pipelined ? sums[5] : sums[5] * session_.mesh().tensor_size;
 }
 
-// Returns true if a rank does not know of every gradient that is not finite, but only of those of its stage of a pipeline, or, if
-// data-parallel ranks divide the states, of those of its own parts of weights that a tensor-parallel group divides.
+// Returns true if a rank finds only some of the gradients that are not finite. In a pipeline, it finds those of its own stage. If
+// data-parallel ranks divide the states, it finds only those of its own parts of weights that a tensor-parallel group divides.
 bool StepEngine::ranks_have_other_gradients() const {
   const RankOptions& ranks = session_.plan().request.ranks;
   return session_.plan().is_pipelined() ||

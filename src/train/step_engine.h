@@ -104,11 +104,11 @@ class StepEngine {
     double denominator = 0;
     int64_t num_enqueued = 0;                  // number of micro-batches enqueued so far
     std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
-    std::vector<int32_t> rows = {};            // numbers of its rows in the training data
+    std::vector<int32_t> rows = {};  // rows of this micro-batch, by their index in the training data
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
-    bool meets_bucket = false;  // true if it is the first step of this object that uses its bucket
+    bool meets_bucket = false;  // true if no earlier step of this object used the bucket of this step
   };
   struct BucketFlops {
     double all = 0;

@@ -76,8 +76,8 @@ enum class InputSource : uint8_t {
   kRandom,        // written with each batch: the seed and the number of the micro-batch
   // Written with each batch: 1 if its gradients are added to those of earlier micro-batches, else 0.
   kAccumulate,
-  kLearningRate,  // written before each update
-  kUpdateNumber   // written before each update: its number, from 1
+  kLearningRate,  // written before each update: the learning rate
+  kUpdateNumber   // written before each update: the number of the update, counted from 1
 };
 constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;

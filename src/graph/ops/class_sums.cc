@@ -1,5 +1,5 @@
 // The loss over classes that the ranks of a tensor-parallel group divide (kernels/loss/class_sums.h). Each rank has the logits of its
-// own classes; an all_reduce between the first two ops adds up the numbers of all ranks.
+// own classes; an all_reduce between the first two ops adds up the sums of all ranks.
 //
 // class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, S numbers per row (base/class_columns.h).
 // The ranks together have {classes} classes; rank r has K classes from class r K on, and columns after the last class are padding.

@@ -105,9 +105,8 @@ class DelayGradients {
     return ms;
   }
 
-  // Also delays ops that a delayed op depends on, as far as they come after the exchange `last_covered_`. An example is the op that
-  // computes another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs
-  // it.
+  // Also delays ops that a delayed op depends on if they come after the exchange `last_covered_`. An example is the op that computes
+  // another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs it.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;

@@ -23,7 +23,7 @@ namespace {
 // Adjacent ops of one block of the model, the divided weights that they read, and the gathered value of each weight.
 struct Readers {
   std::string_view block;
-  // The position of the first of these ops that reads a weight which is divided among ranks.
+  // The position of the first op of the block that reads a weight which is divided among ranks.
   uint32_t first = 0;
   std::vector<ValueId> weights = {};
   std::map<ValueId, ValueId> gathered = {};

@@ -133,7 +133,7 @@ class OffloadActivations {
                              [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
     size_t started = 0;  // number of copies to the host that have been inserted
-    size_t ended = 0;    // number of these copies that must have ended before the current op
+    size_t ended = 0;    // number of copies to the host that must end before op i
     size_t next_in = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in < by_first_reader.size() && by_first_reader[next_in]->transfer.in_starts_before == i;

@@ -34,7 +34,7 @@ namespace {
 // An update, and its operands that are stored in host memory or on a disk.
 struct Moved {
   uint32_t op = 0;
-  // These operands in host memory or on the disk, before the first update of the step.
+  // The versions of these operands in host memory or on the disk before the first update of the step.
   std::vector<ValueId> kept = {};
   std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
   std::vector<ValueId> updated = {};  // the values in `staged` after the update

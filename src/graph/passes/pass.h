@@ -227,8 +227,9 @@ Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 struct ShardOptions {
   int64_t num_ranks = 1;
-  bool gradients = false;    // each rank also keeps only its slice of the sums of gradients
-  bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
+  bool gradients = false;  // each rank also keeps only its slice of the sums of gradients
+  // Adds the slices of gradients up over micro-batches. Requires: the graph has the input "accumulate".
+  bool accumulates = false;
   // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
   bool all_on_first = false;  // the first rank stores whole values, and the other ranks nothing

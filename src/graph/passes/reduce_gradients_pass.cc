@@ -26,7 +26,7 @@ class GradientReduction {
     num_values_ = graph_.values().size();
     sum_of_.assign(num_values_, kNoValue);
     std::vector<Op> old_ops = graph_.ops();
-    // The pass row_gradients has replaced these gradients by sums over a tensor-parallel group.
+    // Marks the gradients that the pass row_gradients has replaced by sums over a tensor-parallel group.
     std::vector<bool> is_replaced(num_values_, false);
     for (const Op& op : old_ops) {
       if (op.def != &all_reduce_op()) continue;

@@ -84,7 +84,7 @@ TEST(SavedSchedule, TheLastMadeAndTheFirstReadComeFirst) {
             (Saved{{false, 5, 7}, {false, 5, 7}, {false, 5, 7}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// With a higher limit, at least as many values stay on the device.
+// With a higher memory limit, at least as many values stay on the device.
 TEST(SavedSchedule, NeverExceedsTheLimit) {
   SavingStep step;
   size_t stayed = 0;

@@ -43,7 +43,8 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // next to these bytes only the states of one update fit
+  // At the last position, only the states of one update fit next to the bytes of other values.
+  step.room.live_bytes[5] = 70;
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 

@@ -47,7 +47,7 @@ void set_family_defaults(ModelConfig& config) {
 // Fills in the sizes that follow from others, and reads the rotary embedding.
 void complete_family(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1)
-    return;  // check_model_config() reports an error for these numbers of heads and layers
+    return;  // check_model_config() reports an error for numbers of heads or layers below 1
   if (reader.find("num_key_value_heads") != nullptr && config.num_key_value_heads < 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: num_key_value_heads is {}, it must be null or above 0; correct the value",
