@@ -67,7 +67,7 @@ struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
   RankConnections connections = {};  // connections to the other ranks, if the plan has several
   int gpu_ordinal = 0;               // number of the GPU to run on, among those that the process sees
-  DiskFile disk = {};                // set if the plan keeps values on a disk
+  DiskFile disk = {};                // the file for values on a disk; set if the plan keeps any there
   // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
   bool late_copies = false;
   // For tests, on a CPU: executes enqueued work only when the host waits for it, so that the host enqueues further steps in advance, as on

@@ -50,7 +50,7 @@ struct DecoderSettings {
 // The settings of ModernBERT: global layers attend to all tokens, and local layers only to nearby tokens.
 struct LocalAttentionSettings {
   int64_t local_attention =
-      128;  // the window: a token attends to half as many tokens before it and half as many after it
+      128;  // a token attends to local_attention / 2 tokens before it and to as many after it
   int64_t global_attn_every_n_layers =
       3;  // every n-th layer is global, the others are local; ignored if `slides` is not empty
   // Rotary embedding of local layers; DecoderSettings::rope is that of global layers.

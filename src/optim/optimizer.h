@@ -49,7 +49,7 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;  // used by SGD; must be above 0 for 8-bit SGD
+  double momentum = 0.0;  // momentum of SGD; must be above 0 for SGD with 8-bit states
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};

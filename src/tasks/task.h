@@ -29,7 +29,7 @@ struct LossOptions {
 // The results of one evaluation batch. There is one row per prediction: per sequence, or per token if tokens
 // have labels. For a task without logits, the program outputs the number of correct predictions instead.
 struct EvaluatedBatch {
-  // [rows, K]
+  // [rows, K], the logits. Empty for a task without logits.
   std::span<const float> logits;
   // [rows], the label of each row, or kNoLabel for a row without one. Empty for numeric labels.
   std::span<const int32_t> classes;

@@ -58,7 +58,7 @@ class RunLog {
   Sums sums_;
   int64_t skipped_steps_ = 0;      // number of steps of the whole run whose update was skipped
   std::optional<GpuLog> gpu_log_;  // set if the run uses a GPU
-  // Set after the first record of a run with --report_to tensorboard.
+  // Writes TensorBoard events. Created with the first record of a run with --report_to tensorboard.
   std::optional<TensorBoardLog> tensorboard_;
 };
 

@@ -19,7 +19,7 @@ namespace plimsoll {
 // A step whose results have been read.
 struct FinishedStep {
   StepInfo info;
-  DataPosition next;          // position in the data of the batch after the step
+  DataPosition next;          // position in the training data of the batch that follows this step
   int64_t micro_batches = 0;  // number of micro-batches of the run, including those of this step
   double flops = 0;
   int64_t skipped_steps = 0;  // number of steps of the run whose update was skipped, including this one

@@ -22,8 +22,8 @@ namespace plimsoll {
 struct LiveRange {
   ValueId root = kNoValue;
   int64_t bytes = 0;   // bytes of the largest version of the value, for the sizes of the given bucket
-  uint32_t first = 0;  // position of the first op that writes it
-  uint32_t last = 0;   // position of the last op during which it may be read or written
+  uint32_t first = 0;  // position of the first op that writes the buffer
+  uint32_t last = 0;   // position of the last op during which the buffer may be in use
 };
 
 // A live range for batches of any size: the positions depend on the graph alone, and the bytes follow from the bucket, which states the

@@ -156,7 +156,7 @@ class OffloadActivations {
   const Bucket& bucket_;
   int64_t least_bytes_;
   const ActivationHeadroom& room_;
-  std::vector<MovedValue> moved_;  // moved values in the order of their producers
+  std::vector<MovedValue> moved_;  // values that are copied to the host, in the order of their producers
 };
 
 }  // namespace

@@ -288,7 +288,7 @@ Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 // The arrays of a quantized matrix; kernels/quantization determines their sizes.
 struct QuantizedWeight {
   std::string name;
-  int64_t parts = 1;  // groups of rows that are quantized separately
+  int64_t parts = 1;  // number of groups of rows that are quantized separately
   int64_t num_codes = 0;
   int64_t num_scales = 0;
   int64_t num_second_scales = 0;  // 0 if the scales are fp32 numbers

@@ -15,9 +15,9 @@ namespace plimsoll {
 
 // An update whose optimizer states are stored in host memory or on a disk.
 struct MovedUpdate {
-  uint32_t op = 0;  // position of the update
+  uint32_t op = 0;  // position of the update in the program
   Segment segment = Segment::kOptimizer;
-  int64_t bytes = 0;  // bytes of all its states, copied once in each direction
+  int64_t bytes = 0;  // bytes of all states of the update, copied once in each direction
   // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update.
   bool follows = false;
   bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
@@ -31,7 +31,7 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
   std::vector<double> op_ms = {};        // milliseconds of each op
-  int64_t most_bytes = 0;                // limit on the device at any position, states included
+  int64_t most_bytes = 0;        // limit for the live bytes on the device at any position, with the states
   double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
   // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
   // forward pass. 0 means that the rate is link_bytes_per_ms. For a link between host and device, link_bytes_per_ms is slightly lower than
@@ -39,8 +39,8 @@ struct MemoryHeadroom {
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
-  bool may_defer = false;  // states may be copied back in the next step, during its forward pass
-  bool is_disk = false;    // the states are on a disk, not on the host
+  bool may_defer = false;  // true if states may be copied back in the forward pass of the next step
+  bool is_disk = false;    // true if the states are stored on a disk, not in host memory
 };
 
 // The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until the states of the

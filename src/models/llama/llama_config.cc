@@ -40,7 +40,7 @@ void set_family_defaults(ModelConfig& config) {
   config.pad_token_id = -1;
   config.hidden_dropout_prob = 0.0;
   config.attention_probs_dropout_prob = 0.0;
-  config.classifier_dropout = 0.1;  // only the head for token classification uses it
+  config.classifier_dropout = 0.1;  // only the head for token classification has this dropout
   config.tie_word_embeddings = false;
 }
 
