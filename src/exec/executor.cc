@@ -297,7 +297,7 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
-  // The end of the whole value is followed by the padding of this rank, if it has any.
+  // If the range includes the end of the whole value, the padding of this rank, if it has any, is written too.
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (range.end == buffer.whole_elements() * width)
     part.resize(static_cast<size_t>(buffer.part_elements() * width - in_part.begin));

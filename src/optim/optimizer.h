@@ -1,5 +1,5 @@
 // Optimizers as graph builders: they append the updates of all parameters to a graph that has gradients. The
-// table of optimizers is in base/optimizer_table.h. Learning-rate schedules are host functions (schedule.h).
+// table of optimizers is in base/optimizer_table.h. Learning-rate schedules are host functions (rate_schedule.h, metric_schedule.h).
 // Thread-safe: pure functions of their arguments and the graph.
 #pragma once
 

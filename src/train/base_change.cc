@@ -109,8 +109,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base model's files do not contain is initialised later. The adapter's change of it is then refused or has no
-    // effect.
+    // A weight that the base model's files do not contain, or contain with another shape, has no loaded values that the adapter could
+    // change. It is skipped.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);

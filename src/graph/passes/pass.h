@@ -158,7 +158,7 @@ Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores in `dtype` the frozen weights that are only read by matrix products with activations of that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
-// of each sequence. Dropout in these ops numbers its random draws by the remaining rows.
+// of each sequence. A dropout that then works on fewer rows numbers its random draws by these rows.
 Pass unread_rows_pass();
 // fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();

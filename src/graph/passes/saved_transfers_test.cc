@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Six ops that each save 10 bytes, which no other op reads, then six ops that read them in reverse order. No other
-// values exist.
+// Six ops of a forward pass that each save 10 bytes, which the forward pass does not read, and six ops of a backward pass that read them in
+// reverse order. No other values exist.
 struct SavingStep {
   std::vector<SavedValue> values;
   ActivationHeadroom room;

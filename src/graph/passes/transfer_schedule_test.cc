@@ -129,8 +129,9 @@ TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// The states of the fourth update are read from the disk into the memory of the states of the first update. The first update of another
-// segment does not follow the updates of the previous segment. Other ops between two updates of a segment do not delay the transfers.
+// The states of the fourth update are read from the disk into the memory of the states of the first update. The states of the first update
+// of a later segment are not read during the updates of the previous segment. Other ops between two updates of a segment do not delay the
+// transfers.
 TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   std::vector<MovedUpdate> updates;
   for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})
