@@ -295,7 +295,7 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // The value that replaces each value in all later ops.
+    // For each value: the value that replaces it in all later ops.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
     // The matrix products that get an adapter. The ops of an adapter are inserted after the op that produces the value at the same index.
     struct Pending {

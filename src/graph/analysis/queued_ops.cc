@@ -45,7 +45,8 @@ class ListPerValue {
     uint32_t number = 0;
     uint32_t next = kEnd;
   };
-  std::vector<uint32_t> first_;  // for each value, the index of the entry that was added last, or kEnd
+  // For each value: the index of the head of its list, which is the entry that was added last, or kEnd if the list is empty.
+  std::vector<uint32_t> first_;
   std::vector<Entry> entries_;
 };
 
