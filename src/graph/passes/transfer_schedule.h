@@ -97,9 +97,9 @@ std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, 
 // function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
 // to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies
 // start in a segment before that of their update only if they end before the earlier segment does. If room.may_defer, the function tries
-// several numbers of deferred updates and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes
-// of states that are still being copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their
-// positions.
+// several numbers of deferred updates and returns the schedule with the shortest step; ops of the forward pass then wait until the bytes of
+// states that are still being copied back are free (TransferSchedule::releases). Returns late_transfers() if nothing is faster. Requires:
+// updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
