@@ -41,7 +41,7 @@ class ArenaMap {
   }
 
  private:
-  std::vector<Block> blocks_;  // ordered by offset
+  std::vector<Block> blocks_;  // in the order of their offsets in the arena
 };
 
 }  // namespace plimsoll

@@ -52,7 +52,7 @@ constexpr size_t index_of(Inputs inputs) {
 
 // The file in which a plan keeps values on a disk. The executor creates it, and its destructor removes it.
 struct DiskFile {
-  FileSystem* files = nullptr;  // owned by the caller of the executor
+  FileSystem* files = nullptr;  // not owned; the caller of the executor owns it
   std::string path = {};
 };
 
@@ -66,8 +66,8 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
   RankConnections connections = {};  // connections to the other ranks, if the plan has several
-  int gpu_ordinal = 0;               // the GPU to run on, among the visible ones
-  DiskFile disk = {};                // set if the plan keeps values on a disk
+  int gpu_ordinal = 0;               // number of the GPU to run on, among those that the process sees
+  DiskFile disk = {};                // the file for values on a disk; set if the plan keeps any there
   // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
   bool late_copies = false;
   // For tests, on a CPU: executes enqueued work only when the host waits for it, so that the host enqueues further steps in advance, as on

@@ -51,7 +51,7 @@ class DiskTransfer {
   // Bytes that are contiguous in memory and in the file.
   struct Part {
     std::byte* memory = nullptr;
-    int64_t offset = 0;  // from the start of the file
+    int64_t offset = 0;  // position of the first byte in the file
     int64_t bytes = 0;
     int64_t value_end = 0;  // the end of the value in the file; the rest of its last block has no content
   };
@@ -70,7 +70,7 @@ class DiskTransfer {
         false;  // true if the first or last block contains bytes outside this range, which a write must keep
     bool keeps_tail = false;
   };
-  // Cuts a part into pieces, each of which one request transfers, and appends them.
+  // Cuts a part into pieces, each of which one request transfers, and appends these to `pieces`.
   static void cut(const Part& part, std::vector<Piece>& pieces);
   bool is_done() const { return num_done_ == pieces_.size(); }
   bool has_open() const { return next_ < pieces_.size(); }
@@ -81,7 +81,7 @@ class DiskTransfer {
   uint32_t end_ = 0;  // the position of the first op that waits for the transfer
   // The number that was passed to mark(); the transfer starts after the work that was marked.
   size_t point_ = 0;
-  size_t next_ = 0;      // the first piece that no thread has taken
+  size_t next_ = 0;      // index of the first piece that no thread has taken
   size_t num_done_ = 0;  // number of pieces that were transferred
 };
 
@@ -119,7 +119,7 @@ class DiskTransfers {
 
  private:
   using Piece = DiskTransfer::Piece;
-  // A piece that a thread has taken.
+  // A piece of a transfer that a thread has taken from the list, and transfers next.
   struct Taken {
     DiskTransfer* transfer = nullptr;
     const Piece* piece = nullptr;

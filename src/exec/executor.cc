@@ -156,8 +156,8 @@ ByteRange checked_range(const PersistentBuffer& buffer, int64_t offset, int64_t 
   return {offset, offset + bytes};
 }
 
-// Returns the range of the part of a tensor-parallel rank that belongs to this range of the whole value. A part consists of ranges of the
-// whole value, one after the other.
+// Returns which bytes of the part that a tensor-parallel rank stores are in this range of the whole value. The part consists of several
+// ranges of the whole value, stored one after the other.
 ByteRange range_in_part(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   return {buffer.split->elements_before(range.begin / width, tensor_rank) * width,
@@ -230,7 +230,8 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // All ranks of a tensor-parallel group store the same bytes, so only the first rank of the group gets a share.
+  // All ranks of a tensor-parallel group store the same bytes of this buffer, so only the first rank of the group counts as the owner of a
+  // share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -296,14 +297,15 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
-  // The end of the whole value is followed by the padding of this rank, if it has any.
+  // If the range includes the end of the whole value, the padding of this rank, if it has any, is written too.
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (range.end == buffer.whole_elements() * width)
     part.resize(static_cast<size_t>(buffer.part_elements() * width - in_part.begin));
   write_slice(buffer, in_part.begin, part);
 }
 
-// Writes bytes of a value, or of the part that this tensor-parallel rank has, as far as they belong to the slice of this data-parallel rank.
+// Writes bytes of a value, or of the part that this tensor-parallel rank has. Writes only those bytes that belong to the slice of this
+// data-parallel rank.
 void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes) {
   ByteRange slice{0, buffer.part_elements() * dtype_bytes(buffer.type.dtype)};
   if (buffer.divided) slice = slice_of_data_rank(buffer, owners_of(buffer, MeshAxis::kData).rank());
@@ -498,7 +500,8 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        break;  // written by set_random(), set_accumulate() and set_update()
+        // Inputs from these sources are written by set_random(), set_accumulate() and set_update().
+        break;
     }
   }
 }

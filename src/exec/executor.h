@@ -60,9 +60,9 @@ class Executor {
   // Returns true if enqueued work may run while the host reads outputs that it fetched earlier.
   bool runs_ahead() const { return runs_ahead_; }
 
-  // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
-  // before it stages the first batch, because ops are bound to kernels then, which reads the table. Requires: nothing has been written to
-  // the arena yet, because measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
+  // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan before it stages the first batch,
+  // because staging binds ops to kernels, and binding reads the table. Requires: nothing has been written to the arena yet, because
+  // measuring overwrites it. Cost: some seconds on a GPU, nothing on a CPU.
   TuningTable measure_products() { return backend_->measure_products(plan_); }
 
   // Returns an input or output at the address where the host reads and writes it. Waits for the device, so that outputs are
@@ -190,7 +190,8 @@ class Executor {
     // The bound ops for each size of batches. The key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are
     // bound when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
-    BoundProgram* bound = nullptr;  // the element of by_size for the staged batch
+    // The bound ops for the size of the staged batch: an element of by_size.
+    BoundProgram* bound = nullptr;
     Bucket bucket;
     Bucket staged;  // the sizes of the staged batch, which may be smaller than those of `bucket`
     std::vector<OpTime> times;

@@ -61,9 +61,10 @@ LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds);
 // (half their distance, divided by the square root of the number of times).
 bool is_spread_known(const LinkPoint& point);
 
-// Measures all operations of the exchange with increasing sizes. A size is repeated until is_spread_known() or until its time
-// limit is reached, at least 3 times; if 3 times take longer than the limit, larger sizes are left out. Before the times are measured, the
-// result of the operation is compared with the exact one. `progress` receives a text before each size. The result has no date.
+// Measures all operations of the exchange with increasing sizes. An operation is repeated with one size until is_spread_known() is true or
+// the time limit for the size is reached, but at least 3 times. If 3 runs take longer than the limit, larger sizes are left out. Before the
+// times are measured, the result of the operation is compared with the exact one. `progress` receives a text before each size. The caller
+// sets the date of the result.
 MeasuredLinks measure_links(LinkExchanger& exchanger, Communicator& ranks, const LinkBenchLimits& limits,
                             const std::function<void(const std::string&)>& progress);
 

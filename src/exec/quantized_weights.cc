@@ -60,7 +60,7 @@ struct QuantizedUnits {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
   std::vector<std::byte> second;
-  std::vector<std::byte> offsets;  // one fp32 number per unit
+  std::vector<std::byte> offsets;  // one fp32 number per quantization unit
 };
 
 // Quantizes all rows of `stored` together. If the format has an offset, it is stored for the first quantization unit.

@@ -61,8 +61,8 @@ TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const Tun
 // they are measured: the largest, then every eighth below it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
-// The highest measured rates of the device, with which a profile compares the rates of ops. Plans do not use them, but the rates in
-// src/hardware, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
+// The highest measured rates of the device, with which a profile compares the rates of ops. Plans use the rates in src/hardware instead, so
+// that a plan is the same on every machine. Not thread-safe: measuring uses the device.
 
 struct Ceilings {
   // The rate of a large square matrix product in the run's types; 0 if it is not known.

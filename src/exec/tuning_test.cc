@@ -142,7 +142,7 @@ TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
 TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
-  // So slow that only the products of the largest batches are measured within the time limit.
+  // This device is so slow that only the products of the largest batches are measured within the time limit.
   first.seconds_each = 0.01;
   request.products.tuning = tune_products(build_plan(request), first);
   EXPECT_GE(first.clock - 100.0, 3.0);

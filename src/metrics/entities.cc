@@ -63,7 +63,8 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
 
 void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const {
   entities.clear();
-  constexpr int64_t kBeforeTheFirst = -1;  // this index differs from that of every type
+  // the index of the type before the first word; no type of a tag has this index
+  constexpr int64_t kBeforeTheFirst = -1;
   Tag previous{'O', kBeforeTheFirst};
   int64_t begin = 0;
   for (int64_t i = 0; i <= std::ssize(ids); ++i) {

@@ -38,7 +38,7 @@ struct MultiLabelCase {
 
 #include "metrics/testing/metrics_fixtures.inc"
 
-// Sums of at most 100 terms of like size in another order: 100 roundings of 2^-53 are 1.1e-14.
+// Sums of at most 100 terms of similar magnitude, added in another order, differ by at most 100 roundings of 2^-53, which are 1.1e-14.
 constexpr double kTolerance = 1.2e-14;
 
 void expect_metric(double value, double expected, const char* what) {
@@ -83,8 +83,8 @@ TEST(Metrics, RegressionAsSciPy) {
     }
     expect_metric(pairs.mean_squared_error(), c.expected[0], "mse");
     // With labels near 1e9, a rounded mean has an error of up to 1e9 * 2^-53 * 12 = 1.3e-6, for values with a
-    // spread of about 1. The square of this error, and the rounding of the inputs by 1e-7, affect the
-    // correlation, and both programs add terms in different orders.
+    // spread of about 1. The square of this error, and the rounding of the inputs by 1e-7, affect the correlation, and SciPy adds the terms
+    // in another order.
     const double offset_error = std::string(c.name) == "large offset" ? 1e-9 : 0.0;
     if (std::isnan(c.expected[1])) {
       expect_metric(pairs.pearson(), c.expected[1], "pearson");

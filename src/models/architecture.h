@@ -49,7 +49,7 @@ struct Preset {
 struct Head {
   const HeadKind* kind = nullptr;
   void (*add_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
-  // x_TC -> logits with a row per prediction: [B, K] or [T, K].
+  // Builds the head and returns the logits, with one row per prediction: [B, K] or [T, K].
   ValueId (*build)(ModelBuilder& builder, ValueId x_TC) = nullptr;
 };
 

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 // The config.json from which a configuration was read; empty for a preset.
 struct ConfigSource {
-  std::string json;  // its text; a saved configuration keeps every key of it that Plimsoll does not know
+  std::string json;  // text of the file; a saved configuration keeps all its keys that Plimsoll does not know
   // Data type of the saved weights, such as "bfloat16"; empty if the text does not state it.
   std::string dtype;
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
@@ -38,7 +38,7 @@ struct DecoderSettings {
   int64_t head_dim = 0;             // 0 means hidden_size / num_attention_heads
   // Number of tokens in the window of sliding-window attention; 0 if no layer has a window.
   int64_t sliding_window = 0;
-  std::vector<bool> slides;  // whether each layer has the window; empty if all layers have it
+  std::vector<bool> slides;  // for each layer, true if it has the window; empty if all layers have it
   bool qkv_bias = false;
   bool output_bias = false;  // true if the projection after attention has a bias
   bool mlp_bias = false;
@@ -50,7 +50,7 @@ struct DecoderSettings {
 // The settings of ModernBERT: global layers attend to all tokens, and local layers only to nearby tokens.
 struct LocalAttentionSettings {
   int64_t local_attention =
-      128;  // the window: a token attends to half as many tokens before it and half as many after it
+      128;  // a token attends to local_attention / 2 tokens before it and to as many after it
   int64_t global_attn_every_n_layers =
       3;  // every n-th layer is global, the others are local; ignored if `slides` is not empty
   // Rotary embedding of local layers; DecoderSettings::rope is that of global layers.

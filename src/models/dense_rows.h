@@ -1,4 +1,4 @@
-// The two loops of dense linear algebra over rows of matrices in double precision. Internal to models; pure functions.
+// The inner loops of dense linear algebra, which work on rows of matrices in double precision. Internal to models; pure functions.
 #pragma once
 
 #include <numeric>

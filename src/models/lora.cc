@@ -24,7 +24,7 @@ constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
 // The largest accepted length of a regular expression for module names. Useful expressions are shorter.
 constexpr size_t kMaxExpressionLength = 1000;
-// The largest accepted number of digits of a number in such an expression. Useful numbers are shorter.
+// The largest accepted number of digits of a number in a regular expression for module names. Useful numbers are shorter.
 constexpr size_t kMaxDigits = 9;
 // The first random site of the dropout of adapters. The random sites of the model are smaller numbers.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
@@ -232,8 +232,8 @@ void check_layers(const LoraConfig& config) {
 
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
   for (const std::string& module : config.modules_to_save) {
-    // PEFT's default lists every name that a classifier may have, so a name that this model does not have is no
-    // error.
+    // The default of modules_to_save in PEFT lists every name that a classifier may have. A name of a classifier that this model does not
+    // have is therefore no error.
     if (std::ranges::find(kHeadModules, module) != kHeadModules.end()) continue;
     const auto is_inside = [&](const WeightPart& part) {
       return is_in_module_ending(part.disk_names.front(), module);
@@ -295,7 +295,7 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // The value that replaces each value in all later ops.
+    // For each value: the value that replaces it in all later ops.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
     // The matrix products that get an adapter. The ops of an adapter are inserted after the op that produces the value at the same index.
     struct Pending {
@@ -442,7 +442,8 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
       return std::any_of(spec.parts.begin(), spec.parts.end(),
                          [&](const WeightPart& part) { return is_part_of(part.disk_names.front(), name); });
     });
-    // Users of PEFT list every name that a classifier may have, so these names may be missing.
+    // Users of PEFT list every name that a classifier may have in llm_int8_skip_modules, so it is no error if the model has no module of
+    // one of these names.
     if (exists || name == "score" || name == "pre_classifier") continue;
     throw_error(
         ErrorCode::kUsage,

@@ -88,7 +88,7 @@ bool flag_of(const Json& config, const char* key, std::string_view where) {
   return value->get<bool>();
 }
 
-// Refuses the settings that change the meaning of the matrices.
+// Refuses variants of LoRA in which the adapter's matrices are used in another way, such as DoRA.
 void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key, where)) refuse(where, key, true, "false");
@@ -98,7 +98,7 @@ void refuse_variants(const Json& config, std::string_view where) {
     const Json* value = present(config, key);
     if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
   }
-  // Each of these keys, if it is set, selects another forward pass or another base.
+  // If a file sets one of the following keys, the adapter needs another forward pass or another base model.
   for (const char* key : {"alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"}) {
     if (const Json* value = present(config, key)) refuse(where, key, *value, "null");
   }

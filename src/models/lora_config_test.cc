@@ -159,7 +159,7 @@ TEST(LoraTargets, LeaveOutWhatIsExcluded) {
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}, .exclude_modules = {"dense"}}).size(), 36U);
   // In addition to the 36 projections of q, k and v, all-linear selects the pooler and three modules per layer.
   EXPECT_EQ(all, 36U + 1 + 3 * 12);
-  // An adapter from elsewhere may exclude modules that this model does not have.
+  // An adapter that another program wrote may exclude modules that this model does not have.
   EXPECT_EQ(modules_of({.exclude_modules = {"lm_head"}}).size(), 24U);
 }
 

@@ -170,7 +170,7 @@ TEST(LoraInit, OloraRemovesTheProjectionOntoTheFirstColumns) {
     for (size_t i = 0; i < w.size(); ++i) expected[i] -= 2.5 * (w[i] - once[i]);
     expect_near(scaled, expected, 1e-13);
     LoraConfig rank_stable = with(BaseChange::kOlora, 4, 5);
-    rank_stable.use_rslora = true;  // the scale is then alpha / sqrt(rank) = 5 / sqrt(4)
+    rank_stable.use_rslora = true;  // with rsLoRA the scale is alpha / sqrt(rank) = 5 / sqrt(4)
     Values stable = w;
     change_base(stable, rows, columns, rank_stable);
     expect_near(stable, expected, 1e-13);

@@ -42,7 +42,7 @@ struct ForwardOptions {
 
 struct ForwardGraph {
   Graph graph;
-  ValueId loss = kNoValue;  // set by add_loss() (tasks/task.h)
+  ValueId loss = kNoValue;  // kNoValue until add_loss() (tasks/task.h) has added the loss
   ValueId logits = kNoValue;
 };
 

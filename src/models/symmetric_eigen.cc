@@ -21,7 +21,8 @@ struct Tridiagonal {
   std::vector<double> diagonal;
   // The elements next to the diagonal: below[i] is in row i + 1 and column i; the last one is 0.
   std::vector<double> below;
-  std::vector<std::vector<double>> reflections;  // v_k at index k; it changes only elements from k + 1 on
+  // The vectors v_k, at index k. Reflection k changes only elements from k + 1 on.
+  std::vector<std::vector<double>> reflections;
   std::vector<double> factors;
 };
 

@@ -7,8 +7,8 @@
 namespace plimsoll {
 
 struct SymmetricEigen {
-  std::vector<double> values;   // [count], from the largest to the smallest
-  std::vector<double> vectors;  // [count, n]: row i belongs to values[i]; the rows are orthonormal
+  std::vector<double> values;   // [count]: the eigenvalues, from the largest to the smallest
+  std::vector<double> vectors;  // [count, n]: row i is the eigenvector of values[i]; the rows are orthonormal
 };
 
 // Returns the `count` largest eigenvalues of the symmetric matrix a_NN with their vectors. The matrix is reduced to

@@ -104,7 +104,7 @@ void read_greedy_options(MetricScheduleOptions& options, ScheduleOptionReader& r
   options.smooth = reader.number("smooth").value_or(0.0) != 0.0;
   options.window_size = reader.whole("window_size", 1).value_or(options.window_size);
   options.reset_start = reader.whole("reset_start", 0).value_or(options.reset_start);
-  reader.number("verbose");  // the option is accepted for compatibility and ignored
+  reader.number("verbose");  // `verbose` is accepted for compatibility with transformers and ignored
 }
 
 }  // namespace

@@ -22,12 +22,13 @@ enum class ThresholdMode : uint8_t { kRelative, kAbsolute };
 struct MetricScheduleOptions {
   ScheduleKind kind = ScheduleKind::kReduceLrOnPlateau;
   MetricGoal mode = MetricGoal::kMin;
-  double factor = 0.1;  // default of greedy: 0.95
+  double factor = 0.1;  // the schedule greedy has the default 0.95
   int64_t patience = 10;
-  double threshold = 1e-4;                                  // default of greedy: 1e-6
-  ThresholdMode threshold_mode = ThresholdMode::kRelative;  // default of greedy: kAbsolute
+  double threshold = 1e-4;  // the schedule greedy has the default 1e-6
+  // The schedule greedy has the default kAbsolute.
+  ThresholdMode threshold_mode = ThresholdMode::kRelative;
   int64_t cooldown = 0;
-  double min_lr = 0.0;  // default of greedy: 1e-3
+  double min_lr = 0.0;  // the schedule greedy has the default 1e-3
   double eps = 1e-8;    // the learning rate does not change if the change would be smaller than this
   // The following options are used only by greedy.
   double max_lr = 1.0;
@@ -38,11 +39,11 @@ struct MetricScheduleOptions {
   int64_t reset_start = 500;  // number of reductions at min_lr before the schedule starts again
 };
 
-// The state that evaluations change.
+// The state of a schedule, which every evaluation updates.
 struct MetricScheduleState {
   double learning_rate = 0.0;
   double initial_learning_rate = 0.0;
-  double best = 0.0;  // infinite before the first metric
+  double best = 0.0;  // the best metric so far; infinite before the first one
   int64_t num_bad = 0;
   int64_t num_good = 0;
   int64_t cooldown_left = 0;

@@ -1,5 +1,5 @@
 // Optimizers as graph builders: they append the updates of all parameters to a graph that has gradients. The
-// table of optimizers is in base/optimizer_table.h. Learning-rate schedules are host functions (schedule.h).
+// table of optimizers is in base/optimizer_table.h. Learning-rate schedules are host functions (rate_schedule.h, metric_schedule.h).
 // Thread-safe: pure functions of their arguments and the graph.
 #pragma once
 
@@ -49,7 +49,7 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;  // used by SGD; must be above 0 for 8-bit SGD
+  double momentum = 0.0;  // momentum of SGD; must be above 0 for SGD with 8-bit states
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};
@@ -58,8 +58,8 @@ struct OptimizerConfig {
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // limit for gradient clipping; 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
-  // The largest number of elements that one op updates. A parameter with more elements is updated by one op nevertheless. 0 means no limit.
-  // The results do not depend on this number.
+  // The limit for the number of elements that one op updates. A parameter with more elements has an op of its own. 0 means no limit. The
+  // results do not depend on this number.
   int64_t most_elements_at_once = 0;
   // The seed for stochastic rounding, which applies to weights that are stored in bf16 only and to variances in bf16.
   uint64_t noise_seed = 0;

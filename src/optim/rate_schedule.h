@@ -54,19 +54,21 @@ struct Schedule {
   double learning_rate = 5e-5;  // the peak learning rate
   int64_t num_warmup_steps = 0;
   int64_t num_training_steps = 1;
-  // used by cosine schedules: number of waves, or of restarts for cosine_with_restarts (default 1)
+  // Only cosine schedules use it: the number of cosine waves, or of restarts for cosine_with_restarts (default 1).
   double num_cycles = 0.5;
-  double power = 1.0;    // used by polynomial
-  double lr_end = 1e-7;  // used by polynomial
+  double power = 1.0;    // exponent of the decay; only polynomial uses it
+  double lr_end = 1e-7;  // last learning rate; only polynomial uses it
   // Minimum learning rate divided by the peak; from min_lr_rate, min_lr or min_lr_ratio.
   double min_lr_rate = 0.0;
-  double timescale = 10000.0;    // used by inverse_sqrt; number of steps
-  int64_t num_stable_steps = 0;  // used by warmup_stable_decay
-  int64_t num_decay_steps = 0;   // used by warmup_stable_decay
+  // Used by inverse_sqrt only: the time scale of the decay, in steps.
+  double timescale = 10000.0;
+  int64_t num_stable_steps = 0;  // steps at the peak; only warmup_stable_decay uses it
+  int64_t num_decay_steps = 0;   // steps of the decay; only warmup_stable_decay uses it
   // Used by cosine_warmup_with_min_lr: first learning rate of the warm-up divided by the peak.
   std::optional<double> warmup_lr_rate = {};
-  ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // used by warmup_stable_decay
-  ScheduleCurve decay_type = ScheduleCurve::kCosine;   // used by warmup_stable_decay
+  // The curves of the warm-up and of the decay; only warmup_stable_decay uses them.
+  ScheduleCurve warmup_type = ScheduleCurve::kLinear;
+  ScheduleCurve decay_type = ScheduleCurve::kCosine;
 };
 
 // One option of lr_scheduler_kwargs.

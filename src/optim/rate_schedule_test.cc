@@ -63,7 +63,7 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
 
 TEST(Schedule, KeepsItsLastValueBeyondTheEnd) {
   for (const ScheduleCase& c : kScheduleCases) {
-    if (c.name == "inverse_sqrt") continue;  // this schedule has no end
+    if (c.name == "inverse_sqrt") continue;  // the multiplier of inverse_sqrt decreases forever
     if (c.name == "constant_with_warmup" && c.num_warmup_steps > c.num_training_steps) continue;
     const Schedule schedule = make_schedule(parse_schedule(c.name), c.learning_rate, c.num_warmup_steps,
                                             c.num_training_steps, c.options);

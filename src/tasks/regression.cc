@@ -45,7 +45,7 @@ const TaskRecord& regression_task() {
       .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
         return std::make_unique<Sums>();
       },
-      // a label and a prediction as doubles, and memory for computing their ranks
+      // Each row takes two doubles, its label and its prediction, and memory for computing their ranks.
       .metric_bytes_per_row = 64,
       .format_prediction = numbers,
       .probabilities = nullptr};

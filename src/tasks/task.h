@@ -29,7 +29,7 @@ struct LossOptions {
 // The results of one evaluation batch. There is one row per prediction: per sequence, or per token if tokens
 // have labels. For a task without logits, the program outputs the number of correct predictions instead.
 struct EvaluatedBatch {
-  // [rows, K]
+  // [rows, K], the logits. Empty for a task without logits.
   std::span<const float> logits;
   // [rows], the label of each row, or kNoLabel for a row without one. Empty for numeric labels.
   std::span<const int32_t> classes;
@@ -39,7 +39,7 @@ struct EvaluatedBatch {
   std::span<const int32_t> cu_seqlens;
   double loss = 0.0;        // mean loss over the rows with a label
   int64_t num_labels = 0;   // number of rows with a label
-  int64_t num_correct = 0;  // number of these rows that are predicted correctly
+  int64_t num_correct = 0;  // number of rows that are predicted correctly
 };
 
 // Accumulates the metrics of an evaluation. Batches are added in the order of the rows.

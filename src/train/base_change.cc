@@ -13,14 +13,14 @@
 namespace plimsoll {
 namespace {
 
-// The largest number of weights that are changed at the same time. Eight are enough to use all threads of a small machine; more would
-// require memory for many large matrices.
+// The largest number of base weights for which the change by adapters is computed at the same time. Eight are enough to use all threads of
+// a small machine; more would require memory for many large matrices.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // index of the part in spec->parts
+  size_t part = 0;  // the module's index in spec->parts
   std::vector<double> values;
 };
 
@@ -109,8 +109,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base model's files do not contain is initialised later. The adapter's change of it is then refused or has no
-    // effect.
+    // A weight that the base model's files do not contain, or contain with another shape, has no loaded values that the adapter could
+    // change. It is skipped.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);

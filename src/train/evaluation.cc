@@ -33,7 +33,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
 
 namespace {
 
-// Sums over the batches of an evaluation, which are added in order.
+// The sums of losses and metrics over the batches of an evaluation, which are added in the order of the batches.
 struct EvaluationSums {
   // `own_metrics` are metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,

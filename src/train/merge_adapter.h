@@ -1,5 +1,5 @@
-// Merges an adapter into its base model: W + s B A for every adapted module, and for modules that the adapter saved completely, these
-// instead of the modules of the base. Works from file to file, one matrix at a time, without a plan or a device. Thread-safe: no state.
+// Merges an adapter into its base model: adapted modules get the weights W + s B A, and modules that are completely stored in the adapter
+// replace those of the base. Works from file to file, one matrix at a time, without a plan or a device. Thread-safe: no state.
 #pragma once
 
 #include <string>

@@ -18,10 +18,10 @@ namespace plimsoll {
 
 // A hash of something that must be equal on all ranks, called a fact.
 struct RankFact {
-  std::string_view name;    // the thing, for messages: "the training data"
-  std::string_view remedy;  // advice for the case that it differs
+  std::string_view name;    // name of the fact in messages: "the training data"
+  std::string_view remedy;  // advice for the user if the ranks differ
   uint64_t hash = 0;
-  bool is_of_stage = false;  // true if it must be equal only on the ranks of the same pipeline stage
+  bool is_of_stage = false;  // true if only ranks of one pipeline stage must have equal hashes
 };
 
 // Returns a hash of the executable file of this process. Cost: it reads the file, 90 MB in 20 ms if the file is in the page cache.

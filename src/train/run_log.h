@@ -26,8 +26,9 @@ class RunLog {
 
   // Adds a step to the sums for the next record.
   void add_step(const FinishedStep& step);
-  // Writes a record about the steps since the previous one. tokens_per_second, mfu and the two fractions are relative to the sum of
-  // StepInfo::step_ms of these steps, which is wall time without evaluations and saves.
+  // Writes a record about the steps since the previous one. tokens_per_second, mfu and data_wait_fraction are relative to the sum of
+  // StepInfo::step_ms of these steps, which is wall time without evaluations and saves. unused_row_fraction is relative to the number of
+  // computed rows.
   void log_step(const StepInfo& info);
   // Appends a record to the history in memory, to log.jsonl and to the TensorBoard events, and passes it to the callbacks.
   void record(LogRecord record);
@@ -58,7 +59,7 @@ class RunLog {
   Sums sums_;
   int64_t skipped_steps_ = 0;      // number of steps of the whole run whose update was skipped
   std::optional<GpuLog> gpu_log_;  // set if the run uses a GPU
-  // Set after the first record of a run with --report_to tensorboard.
+  // Writes TensorBoard events. Created with the first record of a run with --report_to tensorboard.
   std::optional<TensorBoardLog> tensorboard_;
 };
 

@@ -157,7 +157,7 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   profile.context.peak_gflops = session.ceilings().product_gflops;
   profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
   for (size_t i = 0; i < times.size(); ++i) {
-    // Usually the first run of an op is left out; if the op ran only once, it is used.
+    // The times of first runs, which are slower, are only used for an op that had no other run.
     const OpTime& time = times[i].runs > 0 ? times[i] : first_times[i];
     const auto runs = static_cast<double>(std::max<int64_t>(time.runs, 1));
     const double runs_per_step =

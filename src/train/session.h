@@ -193,7 +193,8 @@ class Session {
   FileSystem& files_;
   ExecutorOptions options_;
   Plan plan_;
-  std::unique_ptr<Communicator> communicator_;  // null if the run has one rank
+  // The connection to all other ranks; null if the run has one rank.
+  std::unique_ptr<Communicator> communicator_;
   // Connections to the ranks along each axis of the mesh; null for an axis with one rank.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;

@@ -28,7 +28,8 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.graph.ops()[i];
-    // The forward segment may contain updates that were deferred from the previous step, which do not belong to a micro-batch.
+    // The forward segment may contain updates that were deferred from the previous step. They run once per step and are not part of the
+    // work of a micro-batch, so they are not counted.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
     // Ops that exchange data between ranks are not counted, so that the number of operations does not depend on the number of ranks.
     if (schema_of(op).is_communication()) continue;
@@ -228,9 +229,10 @@ void StepEngine::run_step() {
   }
 }
 
-// Adds the figures of the other ranks to those of this rank. Losses are divided by the labels of the whole step. All ranks of a
-// tensor-parallel group have the same batches and the same number of operations as this rank. In a pipeline, only one rank of each
-// tensor-parallel group of the last stage contributes losses and numbers of batches, while every rank contributes its own operations.
+// Adds the losses and the numbers of tokens, sequences, rows and operations of the other ranks to those of this rank. Losses are divided by
+// the labels of the whole step. All ranks of a tensor-parallel group have the same batches and the same number of operations as this rank.
+// In a pipeline, only one rank of each tensor-parallel group of the last stage contributes losses and numbers of batches, while every rank
+// contributes its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   const bool is_pipelined = session_.plan().is_pipelined();
@@ -255,8 +257,8 @@ void StepEngine::add_other_ranks(Step& step) {
   step.flops = is_pipelined ? sums[5] : sums[5] * session_.mesh().tensor_size;
 }
 
-// Returns true if a rank does not know of every gradient that is not finite, but only of those of its stage of a pipeline, or, if
-// data-parallel ranks divide the states, of those of its own parts of weights that a tensor-parallel group divides.
+// Returns true if a rank finds only some of the gradients that are not finite. In a pipeline, it finds those of its own stage. If
+// data-parallel ranks divide the states, it finds only those of its own parts of weights that a tensor-parallel group divides.
 bool StepEngine::ranks_have_other_gradients() const {
   const RankOptions& ranks = session_.plan().request.ranks;
   return session_.plan().is_pipelined() ||

@@ -19,7 +19,7 @@ namespace plimsoll {
 // A step whose results have been read.
 struct FinishedStep {
   StepInfo info;
-  DataPosition next;          // position in the data of the batch after the step
+  DataPosition next;          // position in the training data of the batch that follows this step
   int64_t micro_batches = 0;  // number of micro-batches of the run, including those of this step
   double flops = 0;
   int64_t skipped_steps = 0;  // number of steps of the run whose update was skipped, including this one
@@ -104,15 +104,15 @@ class StepEngine {
     double denominator = 0;
     int64_t num_enqueued = 0;                  // number of micro-batches enqueued so far
     std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
-    std::vector<int32_t> rows = {};            // numbers of its rows in the training data
+    std::vector<int32_t> rows = {};  // rows of this micro-batch, by their index in the training data
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
-    bool meets_bucket = false;  // true if it is the first step of this object that uses its bucket
+    bool meets_bucket = false;  // true if no earlier step of this object used the bucket of this step
   };
   struct BucketFlops {
     double all = 0;
-    double model = 0;  // result of model_flops() for the program
+    double model = 0;  // floating-point operations of the model, as model_flops() counts them
   };
   struct StepTimes {
     double ms = 0;

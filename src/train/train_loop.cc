@@ -138,7 +138,8 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
-  // This comparison is also a barrier. After it no rank reads the checkpoint any longer, so the first rank may remove it.
+  // Comparing the positions and weights of all ranks is also a barrier. After it no rank reads the checkpoint any longer, so the first rank
+  // may remove it.
   require_equal_beginnings(session_, state_, checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
 }
@@ -362,7 +363,7 @@ void TrainLoop::save(const StepInfo& info) {
   checkpoints_.save(info.step, control_);
 }
 
-// Returns the number of the epoch in which the run ends, counted from the current position.
+// Returns the number of the epoch in which the run ends, computed from its current position and the number of remaining steps.
 int64_t TrainLoop::last_epoch() const {
   const RunSetup& setup = session_.setup();
   const int64_t rows_per_step = batches_per_step(arguments_) * arguments_.per_device_train_batch_size;

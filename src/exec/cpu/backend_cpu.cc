@@ -312,12 +312,14 @@ class CpuBackend final : public ExecutorBackend {
   // One block per buffer if the plan keeps buffers separate, and none otherwise.
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
-  // The outputs at the time of the last fetch, by their offsets. Only used if training runs ahead.
+  // The outputs at the time of the last fetch, by their offsets. Only used with ExecutorOptions::runs_ahead.
   std::map<int64_t, std::vector<std::byte>> fetched_;
-  std::vector<Enqueued> queue_;         // enqueued segments that have not run yet, in order
-  std::optional<CpuArena> host_arena_;  // set if the plan keeps values on the host
+  std::vector<Enqueued> queue_;  // enqueued segments that have not run yet, in order
+  // The host's arena, if the plan has one and does not keep buffers separate. On a CPU it is a second block of memory.
+  std::optional<CpuArena> host_arena_;
   ArenaMap host_map_;
-  mutable std::optional<CollectiveThread> collectives_;  // set if the plan has collective operations
+  // The thread that runs collective operations; set if the plan has any.
+  mutable std::optional<CollectiveThread> collectives_;
   std::unique_ptr<DiskTransfers>
       // Set if the plan stores values on a disk; destroyed before the arena, because its threads access the arena.
       disk_;

@@ -37,7 +37,7 @@ void CollectiveThread::start(const std::function<void()>& op, uint32_t end) {
 }
 
 void CollectiveThread::wait_before(uint32_t position) {
-  // Only this thread changes started_, so that it may be read without the lock.
+  // Only the calling thread changes started_, so this function may read it without the lock.
   size_t count = started_.size();
   while (count > 0 && started_[count - 1].end > position) --count;
   wait_until(count);

@@ -145,8 +145,8 @@ class CudaBackend final : public ExecutorBackend {
 
   // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass after an
   // evaluation or a checkpoint executes no deferred ops, but a captured one does. Therefore such a pass is enqueued op by op, and it does
-  // not count as the first run. A segment that moves activations is never captured: replays on an H200 wait for one another at the link,
-  // which then carries 49 to 51 GB/s instead of 55.
+  // not count as the first run. A segment that copies activations to the host or back is never captured: replays on an H200 wait for one
+  // another at the link, which then carries 49 to 51 GB/s instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     // Enqueuing may block: the driver makes the host wait if too much work is enqueued on a stream that waits for another rank.
     const WaitForRanks wait(connections_);

@@ -32,7 +32,8 @@ class CapturedSegment {
   // Captures the work that body() enqueues on the stream. Errors: those of body(), after which nothing is captured.
   template <typename Body>
   void capture(CudaStream stream, const Body& body) {
-    // In this mode, calls of other threads are not affected by the capture, and calls of this thread that a capture does not allow fail.
+    // In the mode cudaStreamCaptureModeThreadLocal, the capture does not affect calls of other threads, and calls of this thread that a
+    // capture does not allow fail.
     PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {

@@ -43,7 +43,7 @@ class HostExchange {
     int64_t end = 0;
   };
   struct Sent {
-    // True if the host has changed these inputs since they were copied to the device.
+    // True if the host has changed inputs of this group since they were copied to the device.
     bool is_changed = false;
     // True if a copy to the device may still be reading the inputs from pinned host memory.
     bool is_in_flight = false;
@@ -62,12 +62,12 @@ class HostExchange {
   Range outputs_ = {};  // the range of all outputs, at the end of all_
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // a copy of the range all_ in pinned host memory
-  Sent sent_[2] = {};               // indexed by Inputs
+  Sent sent_[2] = {};               // one element for each group of inputs (enum Inputs)
   bool outputs_stale_ = false;      // true if a segment ran after the last fetch
   bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it
   CudaSideStream staging_;
-  CudaEvent staged_;  // recorded when the batch has been copied out of pinned host memory
-  CudaEvent taken_;   // recorded when the batch has been copied out of the staging buffer
+  CudaEvent staged_;  // event: the batch has been copied out of pinned host memory
+  CudaEvent taken_;   // event: the batch has been copied out of the staging buffer
   CudaEvent update_sent_;
   CudaEvent fetched_;
 };

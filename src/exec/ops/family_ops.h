@@ -71,7 +71,8 @@ std::function<void()> bind_attention_bwd_cpu(const BindContext& context);
 // The functions that make the arguments of element-wise kernels, of copies and of dequantization. Thread-safe:
 // pure functions.
 
-ActivationFwdArgs activation_args(const BindContext& context);  // arguments of relu and tanh
+// Returns the arguments of the kernels of relu and tanh.
+ActivationFwdArgs activation_args(const BindContext& context);
 ActivationBwdArgs activation_bwd_args(const BindContext& context);
 GeluFwdArgs gelu_args(const BindContext& context);
 GeluBwdArgs gelu_bwd_args(const BindContext& context);
@@ -98,7 +99,7 @@ DequantizeArgs dequantize_args(const BindContext& context);
 QuantizeFp8Args quantize_fp8_args(const BindContext& context);
 std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 
-// Returns the arguments of each value that the op copies.
+// Returns the arguments of the copy kernel for each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
 // For a copy from or to a disk, returns the function that starts the transfer; the backend waits for its end. Returns null for other
@@ -193,7 +194,8 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
-MatmulArgs matmul_args(const BindContext& context);  // arguments of matmul and of linear_gelu
+// Returns the arguments of the kernels of matmul and linear_gelu.
+MatmulArgs matmul_args(const BindContext& context);
 MatmulArgs linear_add_args(const BindContext& context);
 MatmulArgs scaled_matmul_args(const BindContext& context);
 LinearNormArgs linear_norm_args(const BindContext& context);

@@ -59,7 +59,8 @@ Args classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns the arguments that are common to these ops if the classes are divided among the ranks of a tensor-parallel group.
+// Returns the arguments that are common to the ops of linear_class_sums.cc, which compute a classifier's last matrix product together with
+// the sums for its loss, if the ranks of a tensor-parallel group divide the classes.
 template <typename Args, typename Operands>
 Args divided_classifier_args(const BindContext& context) {
   Args args;

@@ -71,11 +71,11 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
     // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group a rank reads its part of every divided
-    // gradient, and a slice of every gradient that all ranks have. If data-parallel ranks divide the gradients too ({tensor_ranks}), it reads
-    // its slice of its part, and a part of its slice. In a pipeline each stage reads all its gradients.
+    // gradient, and a slice of every gradient that all ranks have. If data-parallel ranks divide the gradients too ({tensor_ranks}), it
+    // reads its slice of its part, and a part of its slice. In a pipeline each stage reads all its gradients.
     const bool is_part = static_cast<bool>(context.view().input(i).split);
     Slice slice{.first = 0, .elements = elements, .of = elements};
-    int64_t begin = 0;  // of the range that the op reads, in the slice
+    int64_t begin = 0;  // first element that the op reads, counted from the start of this rank's slice
     if (tensor_ranks > 1) {
       slice = slice_of_op(context, elements);
       if (!is_part) {

@@ -22,8 +22,8 @@ namespace plimsoll {
 struct LiveRange {
   ValueId root = kNoValue;
   int64_t bytes = 0;   // bytes of the largest version of the value, for the sizes of the given bucket
-  uint32_t first = 0;  // position of the first op that writes it
-  uint32_t last = 0;   // position of the last op during which it may be read or written
+  uint32_t first = 0;  // position of the first op that writes the buffer
+  uint32_t last = 0;   // position of the last op during which the buffer may be in use
 };
 
 // A live range for batches of any size: the positions depend on the graph alone, and the bytes follow from the bucket, which states the
@@ -32,7 +32,9 @@ struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  ValueIds sizes = {};  // one version per distinct type; the largest of them determines the bytes
+  // For each distinct type of the versions in this buffer: one version that has the type. The largest of them determines the size of the
+  // buffer.
+  ValueIds sizes = {};
 };
 
 // Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in

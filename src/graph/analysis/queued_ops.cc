@@ -45,7 +45,8 @@ class ListPerValue {
     uint32_t number = 0;
     uint32_t next = kEnd;
   };
-  std::vector<uint32_t> first_;  // for each value, the index of the entry that was added last, or kEnd
+  // For each value: the index of the head of its list, which is the entry that was added last, or kEnd if the list is empty.
+  std::vector<uint32_t> first_;
   std::vector<Entry> entries_;
 };
 
@@ -73,8 +74,9 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };
-  // Records that the op at `position` waits for the queued ops in the list of the value `older`. It does not wait for copies of elements
-  // that it does not access. If `newer` is a value, these copies become the list of `newer`, because a later op may have to wait for them.
+  // Records that the op at `position` waits for the queued ops in the list of the value `older`, except for copies of elements that the op
+  // does not access. If the op writes a new version `newer` of the value, the copies for which it does not wait are added to the list of
+  // `newer`, because a later op may have to wait for them.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -88,8 +90,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
-      // Two adjacent ops do not run together if a segment or the pass of a chunk of layers begins between them. All queued ops of the
-      // earlier segment or pass must have ended there.
+      // A new segment, or the pass of another chunk of layers, begins with this op. All queued ops of the previous segment or pass must
+      // have ended before it.
       for (auto k = static_cast<uint32_t>(queued.size());
            k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)
         end_by(k, i);

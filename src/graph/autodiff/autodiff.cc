@@ -102,7 +102,8 @@ class Backward final : public GradientContext {
   Graph& graph_;
   Op op_;
   std::vector<bool> reaches_;
-  std::vector<std::vector<ValueId>> terms_;  // indexed by forward value
+  // for each value of the forward pass: the terms of its gradient that have been found so far
+  std::vector<std::vector<ValueId>> terms_;
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ class Attributes {
     }
   }
 
-  std::shared_ptr<const Items> items_;  // null: no attributes
+  std::shared_ptr<const Items> items_;  // null if the op has no attributes
 };
 
 }  // namespace plimsoll

@@ -79,8 +79,8 @@ enum class InputSource : uint8_t {
   kRandom,       // written with each batch: the seed and the number of the micro-batch
   // Written with each batch: 1 if its gradients are added to those of earlier micro-batches, else 0.
   kAccumulate,
-  kLearningRate,  // written before each update
-  kUpdateNumber   // written before each update: its number, from 1
+  kLearningRate,  // written before each update: the learning rate
+  kUpdateNumber   // written before each update: the number of the update, counted from 1
 };
 constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
@@ -167,7 +167,7 @@ using ValueIds = SmallVector<ValueId, 6>;
 
 struct Op {
   const OpDef* def = nullptr;  // not owned; definitions live until the process ends
-  ValueIds inputs;             // kNoValue for an absent optional operand
+  ValueIds inputs;             // an absent optional operand is kNoValue
   ValueIds outputs;
   Attributes attributes;
   Segment segment = Segment::kForward;
@@ -277,7 +277,7 @@ class OpDef {
     static_cast<void>(output);
     return -1;
   }
-  // The name of input i, and of output i, in the op's signature: "bias". Empty if the definition names none.
+  // Return the name of an input or output in the op's signature, such as "bias", or "" if the definition does not name it.
   virtual std::string input_name(const OpView& op, int input) const {
     static_cast<void>(op);
     static_cast<void>(input);
@@ -288,7 +288,8 @@ class OpDef {
     static_cast<void>(output);
     return {};
   }
-  // The memory space of an output that occupies no input's bytes.
+  // Returns the memory space of this output if the output has bytes of its own. An output that takes over the bytes of an input is in the
+  // space of that input.
   virtual Space output_space(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

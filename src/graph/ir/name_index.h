@@ -52,7 +52,8 @@ class NameIndex {
 
  private:
   static constexpr uint32_t kErased =
-      kAbsent - 1;  // erased, but searches must continue: a name with the same hash may be in a later slot
+      // The slot's name was erased. Searches continue after it, because a name with the same hash may be in a later slot.
+      kAbsent - 1;
   struct Slot {
     uint32_t hash = 0;
     uint32_t number = kAbsent;
@@ -87,7 +88,7 @@ class NameIndex {
     }
   }
 
-  std::vector<Slot> slots_;  // their number is a power of two
+  std::vector<Slot> slots_;  // the number of slots is a power of two
   size_t num_used_ = 0;      // number of slots that contain a name or have been erased
 };
 

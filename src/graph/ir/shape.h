@@ -40,7 +40,8 @@ struct Dim {
   constexpr Dim(int64_t f, Symbol s, int64_t o = 0) : factor(f), symbol(s), offset(o) {}
 
   constexpr bool is_constant() const { return symbol == Symbol::kNone; }
-  // Returns this dimension divided among a number of ranks. Requires: a multiple of T without offset that is not divided yet.
+  // Returns this dimension divided among a number of ranks. Requires: this dimension is a multiple of T, has no offset and is not divided
+  // yet.
   Dim divided(int64_t ranks) const {
     PLIMSOLL_CHECK(symbol == Symbol::kTokens && offset == 0 && divisor == 1 && ranks >= 1,
                    "only the tokens of a bucket can be divided among {} ranks", ranks);

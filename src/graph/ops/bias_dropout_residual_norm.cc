@@ -55,7 +55,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     if (output == kY) return {kX, kResidual};
     return output == kSum ? std::vector<int>{kResidual, kX} : std::vector<int>{};
   }
-  // Without the output s, only n is kept, from which y is recomputed. With s, n and rstd can be recomputed from s.
+  // The backward pass recomputes y from n, which is kept. If the op has the output s, it can also recompute n and rstd from s.
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output == kY) {
       return Recipe{&scale_shift_op(), {op.op.outputs[kN], op.op.inputs[kGain], op.op.inputs[kBeta]}, {}, 0};

@@ -1,5 +1,5 @@
 // The loss over classes that the ranks of a tensor-parallel group divide (kernels/loss/class_sums.h). Each rank has the logits of its
-// own classes; an all_reduce between the first two ops adds up the numbers of all ranks.
+// own classes; an all_reduce between the first two ops adds up the sums of all ranks.
 //
 // class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, S numbers per row (base/class_columns.h).
 // The ranks together have {classes} classes; rank r has K classes from class r K on, and columns after the last class are padding.
@@ -26,7 +26,8 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// For an output with one row per label: returns that the rows after the last token are zero, or that the output has no such rows.
+// Returns the content of the tail rows of an output with one row per label: zero if the rows are tokens. If the rows are sequences, the
+// output has no tail rows.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

@@ -15,9 +15,9 @@ namespace plimsoll {
 // slices of the other ranks are empty. The passes for --data_parallel_mode dp, in which one rank updates all weights, set it.
 inline constexpr int64_t kAllOnFirstRank = int64_t{1} << 40;
 
-// Returns how many bytes the busiest rank sends or receives when the ranks exchange these slices, as a multiple of the bytes of the value.
-// In a ring, each rank sends every slice but one. If the first rank has the whole value, that rank receives or sends the value once per
-// other rank.
+// Returns how many bytes the busiest rank sends or receives when the ranks exchange their slices of a value, as a multiple of the bytes of
+// the value. In a ring, each rank sends every slice but one. If the first rank has the whole value, that rank receives or sends the value
+// once per other rank.
 inline double exchanged_share(const RankSlices& slices) {
   const auto ranks = static_cast<double>(slices.ranks);
   return slices.block >= kAllOnFirstRank ? ranks - 1 : (ranks - 1) / ranks;

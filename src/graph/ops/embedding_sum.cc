@@ -80,7 +80,8 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                                       InputOperand::repeated(kTable, "table")};
   static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
 
-  static constexpr size_t kFirstTable = kTable;  // each table follows its ids in the list of inputs
+  // The position of table_0. Each table follows its ids in the list of inputs.
+  static constexpr size_t kFirstTable = kTable;
 
   // Returns the positions of the tables whose gradients are wanted.
   static std::vector<size_t> wanted_tables(const GradientContext& context) {

@@ -4,9 +4,9 @@
 //
 // With {ranks, axis?}, several ranks compute the norm together. The op of a rank reads the rank's slice of each gradient (RankSlices), its
 // part of a gradient that a tensor-parallel group divides (Value::split), or the gradients of its pipeline stage. The outputs norm and
-// first_bad then have one element per rank of the axis, and the op writes only the element of its own rank. With {ranks, tensor_ranks}, data-
-// parallel ranks divide gradients of which each tensor-parallel rank has a part: the op reads its slice of this part. Of a gradient that all
-// ranks of the tensor-parallel group have, it reads a part of its slice.
+// first_bad then have one element per rank of the axis, and the op writes only the element of its own rank. With {ranks, tensor_ranks},
+// data-parallel ranks divide gradients of which each tensor-parallel rank has a part: the op reads its slice of this part. Of a gradient
+// that all ranks of the tensor-parallel group have, it reads a part of its slice.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// An input of this name is at the same position in each of the four ops in which it occurs.
+// The positions of the inputs of all four ops in this file: an input that several of them have is at the same position in each.
 using SumsIn = LinearClassSumsGradOp;
 
 void expect_class_rows(const OpView& op) {
@@ -124,7 +124,7 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
-  // Counts the matrix products of the recomputed logits and of d_x.
+  // Counts the operations of two matrix products, which compute the logits again and d_x, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -171,7 +171,7 @@ class LinearClassSumsGrad final : public OpSchema, private LinearClassSumsGradOp
     expect_sum_gradients(op);
     return LinearLossOp::parameter_gradient_types(op, kIntoW);
   }
-  // Counts the matrix products of the recomputed logits and of d_w, and the element-wise operations on the logits.
+  // Counts the operations of two matrix products, which compute the logits again and d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }

@@ -138,7 +138,7 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return {op.out_shape(kDX).has_token_rows() ? Tail::kZero : Tail::kNone};
   }
-  // Counts the matrix products of the recomputed logits and of d_x.
+  // Counts the operations of two matrix products, which compute the logits again and d_x, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -197,7 +197,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
   std::vector<ValueType> output_types(const OpView& op) const override {
     return parameter_gradient_types(op);
   }
-  // Counts the matrix products of the recomputed logits and of d_w, and the element-wise operations on the logits.
+  // Counts the operations of two matrix products, which compute the logits again and d_w, and the element-wise operations on the logits.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
@@ -263,7 +263,7 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     out.insert(
         out.begin(),
         {losses.front(), losses.back(),
-         d_x});  // without z-loss, front() and back() are both the loss, and no op reads the second output
+         d_x});  // without z-loss, `losses` contains the loss only, and no op reads the second of these outputs
     return out;
   }
 

@@ -17,7 +17,8 @@ ValueType loss_type(const OpView& op);
 // wanted.
 void set_loss_gradient(GradientContext& context, const OpSchema& backward);
 
-// The inputs of the backward ops of losses over classes, and of losses over elements.
+// The inputs of the backward ops of losses with one class per row (cross entropy), and of losses with one numeric label per logit (mean
+// squared error, binary cross entropy).
 inline constexpr std::array kClassLossBwdInputs{
     InputOperand::required(ClassLossBwdOp::kLogits, "logits"),
     InputOperand::required(ClassLossBwdOp::kLabels, "labels"),
@@ -34,7 +35,7 @@ inline constexpr std::array kElementLossBwdInputs{
 class LossBwd final : public OpSchema {
  public:
   struct Figures {
-    std::string_view name;  // name of this op
+    std::string_view name;  // name of the backward op
     OpGroup group;
     std::span<const InputOperand> inputs;
     double flops;  // number of FLOPs per element of the first input

@@ -86,8 +86,8 @@ std::string operand_name(std::span<const Operand> table, int row, int operand) {
   return std::string(found.name) + "[" + std::to_string(operand) + "]";
 }
 
-// Checks that the number of inputs agrees with the operand table and that only optional inputs are absent. Texts are built only after a
-// failure, because this check runs whenever an op is built or verified.
+// Checks that the number of inputs agrees with the operand table and that only optional inputs are absent. Error messages are built only
+// after a failure, because this check runs whenever an op is built or verified.
 void check_presence(const OpSchema& schema, const OpView& op) {
   const std::span<const InputOperand> table = schema.inputs();
   const bool repeats = repeated_rows(table).rows > 0;

@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// The groups of ops in the tables of operations of a plan: those of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072),
-// and two more.
+// The groups of ops in the tables of operations of a plan: the contractions, normalizations and element-wise ops of "Data Movement Is All
+// You Need" (Ivanov et al., arXiv 2007.00072), and in addition data movement and communication.
 enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
 std::string_view op_group_name(OpGroup group);
 
@@ -56,9 +56,9 @@ struct Cost {
 // The content of the rows at and after the last real token. Every reduction over rows requires that one factor is
 // zero there.
 enum class Tail : uint8_t {
-  kNone,    // the value has no token rows
-  kZero,    // exactly zero
-  kFinite,  // finite, otherwise arbitrary
+  kNone,    // the rows of the value are not tokens, so it has no tail rows
+  kZero,    // the tail rows are exactly zero
+  kFinite,  // arbitrary finite numbers
 };
 
 // The interface by which an op builds its gradients.

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 // How often an operand occurs in one op.
 enum class Presence : uint8_t {
-  kRequired,  // exactly once
+  kRequired,  // the operand occurs exactly once
   kOptional,  // its position in the list always exists, and contains kNoValue if the operand is absent
   // Once or not at all; if absent, it has no position in the list. The attributes or the length of the list tell which.
   kTrailing,

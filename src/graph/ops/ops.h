@@ -30,7 +30,7 @@ struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The first inputs have the same positions as in MatmulOp.
+// The inputs of ScaledMatmulOp that MatmulOp has too are at the same positions in both.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };

@@ -22,7 +22,8 @@ bool is_equal(const Op& a, const Op& b) {
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  std::unordered_multimap<size_t, size_t> first;  // positions in `ops`, by the hash of the op
+  // The positions in `ops` of the ops that were kept. The key is the hash of the op.
+  std::unordered_multimap<size_t, size_t> first;
   first.reserve(graph.ops().size());
   std::vector<Op> ops;
   ops.reserve(graph.ops().size());

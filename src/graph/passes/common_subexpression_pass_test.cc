@@ -69,7 +69,7 @@ TEST(CommonSubexpression, OutputsAndNewVersionsStay) {
   EXPECT_EQ(after(version), unchanged(version));
 }
 
-// If two parameters have equal gradients, the remaining value is marked as a parameter gradient.
+// If the gradient of a parameter is merged with an equal value, the value that remains is marked as a parameter gradient.
 TEST(CommonSubexpression, TheMergedValueStaysAGradient) {
   const std::string text =
       "graph g {\n"

@@ -75,8 +75,8 @@ class DelayGradients {
     std::vector<uint32_t> dependent;
   };
 
-  // Finds the ops whose results are only gradients that the ranks sum, and which take longer than this exchange. Delaying such an op
-  // shortens the wait at the end, although its own exchange then starts later.
+  // Finds the ops that compute only gradients which the ranks sum, and that take longer than the exchange of these gradients. Delaying such
+  // an op shortens the wait at the end of the backward pass, although the exchange of its own results then starts later.
   void find_candidates() {
     for (uint32_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
@@ -105,9 +105,8 @@ class DelayGradients {
     return ms;
   }
 
-  // Also delays ops that a delayed op depends on, as far as they come after the exchange `last_covered_`. An example is the op that
-  // computes another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs
-  // it.
+  // Also delays ops that a delayed op depends on if they come after the exchange `last_covered_`. An example is the op that computes
+  // another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs it.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;
@@ -167,7 +166,7 @@ class DelayGradients {
   const std::vector<Op>& ops_;
   const Dependences dependences_;
   const OpLists readers_;
-  const std::vector<double> exchange_ms_;  // by the position of the op
+  const std::vector<double> exchange_ms_;  // milliseconds of each exchange, indexed by the position of its op
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
   uint32_t end_of_work_ = 0;  // the last op that cannot be delayed

@@ -23,7 +23,7 @@ namespace {
 // Adjacent ops of one block of the model, the divided weights that they read, and the gathered value of each weight.
 struct Readers {
   std::string_view block;
-  // The position of the first of these ops that reads a weight which is divided among ranks.
+  // The position of the first op of the block that reads a weight which is divided among ranks.
   uint32_t first = 0;
   std::vector<ValueId> weights = {};
   std::map<ValueId, ValueId> gathered = {};
@@ -38,7 +38,7 @@ class GatherWeights {
     const std::vector<Op> old_ops = graph_.ops();
     find_readers_of_weights(old_ops);
     std::vector<Op> ops;
-    // The next element of blocks_, whose first op that reads a divided weight has not been reached.
+    // The first element of blocks_ that the loop has not reached: its first op that reads a divided weight is at position i or later.
     auto begins = blocks_.begin();
     size_t next_gather = 0;
     for (uint32_t i = 0; i < old_ops.size(); ++i) {

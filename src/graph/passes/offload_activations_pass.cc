@@ -4,9 +4,10 @@
 //   forward   ... x_k | out k, ops that read x_k, ... x_k+1 | out k+1 ...
 //   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
 //
-// If the free memory is not known, at most two values wait for their copy to the host, each copy back starts two
-// readers ahead, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and
-// copies have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
+// `out k` copies x_k to the host and `in k` copies it back; both run at the same time as the ops after them. If the free memory is not
+// known, at most two values wait for their copy to the host, each copy back starts two readers of saved values before the reader of its own
+// value, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and copies
+// have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
 // interval in which it would be live without the pass, so the pass never raises the peak.
 #include <algorithm>
 #include <utility>
@@ -132,7 +133,7 @@ class OffloadActivations {
                              [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
     size_t started = 0;  // number of copies to the host that have been inserted
-    size_t ended = 0;    // number of these copies that must have ended before the current op
+    size_t ended = 0;    // number of copies to the host that must end before op i
     size_t next_in = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in < by_first_reader.size() && by_first_reader[next_in]->transfer.in_starts_before == i;
@@ -155,7 +156,7 @@ class OffloadActivations {
   const Bucket& bucket_;
   int64_t least_bytes_;
   const ActivationHeadroom& room_;
-  std::vector<MovedValue> moved_;  // moved values in the order of their producers
+  std::vector<MovedValue> moved_;  // values that are copied to the host, in the order of their producers
 };
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
   const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
-  // The copy of a value to the host may take as long as the next two values are computed. The copy of %a therefore ends before the op that
+  // The copy of a value to the host may last until the next two values have been computed. The copy of %a therefore ends before the op that
   // follows the one that computes %c, and the copy of %b before the op that follows the one that computes %d. The copy of %c ends with the
   // forward pass.
   EXPECT_EQ(copies[0].op, 1u);

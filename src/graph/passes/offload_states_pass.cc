@@ -34,7 +34,7 @@ namespace {
 // An update, and its operands that are stored in host memory or on a disk.
 struct Moved {
   uint32_t op = 0;
-  // These operands in host memory or on the disk, before the first update of the step.
+  // The versions of these operands in host memory or on the disk before the first update of the step.
   std::vector<ValueId> kept = {};
   std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
   std::vector<ValueId> updated = {};  // the values in `staged` after the update
@@ -46,9 +46,9 @@ struct Moved {
 };
 
 // A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an
-// H200, and BERT-large has 400 such copies in each direction. If updates run in the forward pass, which waits for the
-// link, these copies take 3 of its 60 ms. Therefore states of at most kSmallBytes stay on the device in this case, as
-// long as together they are at most the given share of all states.
+// H200, and BERT-large has 400 such copies in each direction. If updates run in the forward pass, which waits for these copies, they take 3
+// of its 60 ms. Therefore states of at most kSmallBytes stay on the device in this case, as long as together they have at most 1 /
+// kShareOfSmall of the bytes of all states.
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;
 
@@ -115,8 +115,8 @@ ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   return type;
 }
 
-// Returns true if no other ops run between two updates than updates and ops that compute some rows of a gradient for them. Otherwise,
-// states that are copied early for the second update would need memory in addition to the operands of the other ops.
+// Returns true if all ops between two updates are updates, or compute some rows of a gradient for an update. Otherwise, states that are
+// copied early for the second update would need memory in addition to the operands of the other ops.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {

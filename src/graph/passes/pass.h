@@ -140,9 +140,9 @@ Pass row_gradients_pass(int64_t ranks);
 // the next stage. If a stage has several chunks of blocks, `first_blocks` has the first block of each chunk of the model, and with P stages
 // stage s has the chunks s, s + P, s + 2 P, ...
 struct PipelineDivision {
-  int64_t stage = 0;  // the stage of this rank
+  int64_t stage = 0;  // the pipeline stage of this rank
   std::vector<int64_t> first_blocks = {0};
-  int64_t chunks = 1;  // number of chunks per stage
+  int64_t chunks = 1;  // number of chunks of layers per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
@@ -161,7 +161,7 @@ Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores in `dtype` the frozen weights that are only read by matrix products with activations of that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
-// of each sequence. Dropout in these ops numbers its random draws by the remaining rows.
+// of each sequence. A dropout that then works on fewer rows numbers its random draws by these rows.
 Pass unread_rows_pass();
 // fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();
@@ -211,7 +211,7 @@ int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes, int64_t chunk_bytes = i
 // products from e4m3, the backward ones from gradients in e5m2. The first and the last linear layer of the model, layers whose sizes are
 // not multiples of 16, and layers that do not work on rows of tokens remain in 16 bits.
 struct Fp8Choice {
-  // Weights of adapters, whose matrix products are too small for fp8.
+  // Names of the weights of adapters. Their matrix products are too small for fp8 and remain in 16 bits.
   std::set<std::string, std::less<>> adapters = {};
   // If micro-batches are accumulated: keeps the fp8 codes of weights until the next update, instead of computing them in each micro-batch.
   // The codes take 2 bytes per weight.
@@ -233,8 +233,9 @@ Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
 struct ShardOptions {
   int64_t num_ranks = 1;
-  bool gradients = false;    // each rank also keeps only its slice of the sums of gradients
-  bool accumulates = false;  // adds these slices up over micro-batches; requires the input "accumulate"
+  bool gradients = false;  // each rank also keeps only its slice of the sums of gradients
+  // Adds the slices of gradients up over micro-batches. Requires: the graph has the input "accumulate".
+  bool accumulates = false;
   // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
   bool all_on_first = false;  // the first rank stores whole values, and the other ranks nothing
@@ -293,7 +294,7 @@ Pass offload_states_pass(MemoryHeadroom room = {}, Space place = Space::kHost);
 // The arrays of a quantized matrix; kernels/quantization determines their sizes.
 struct QuantizedWeight {
   std::string name;
-  int64_t parts = 1;  // groups of rows that are quantized separately
+  int64_t parts = 1;  // number of groups of rows that are quantized separately
   int64_t num_codes = 0;
   int64_t num_scales = 0;
   int64_t num_second_scales = 0;  // 0 if the scales are fp32 numbers

@@ -65,7 +65,7 @@ class StageCut {
 
   Graph run() {
     find_uses();
-    // Declares the modules in the same order, so that they keep their numbers.
+    // Declares the modules in the order of the original graph, so that they keep their numbers.
     for (const std::string& module : graph_.modules()) result_.set_module(module);
     for (uint32_t i = 0; i < graph_.values().size(); ++i) {
       if (graph_.values()[i].storage == Storage::kInput) new_id(ValueId{i});

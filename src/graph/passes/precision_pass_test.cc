@@ -46,7 +46,8 @@ std::string expected(const std::string& dtype) {
   return kHead + body + kLoss;
 }
 
-// Weights and statistics stay in fp32; the loss reads logits that are cast back, under their own name.
+// Weights and statistics stay in fp32. The 16-bit logits are cast back to fp32 for the loss, and the result of the cast keeps the name of
+// the logits.
 TEST(Precision, ActivationsAreIn16BitsUpToTheLogits) {
   EXPECT_EQ(print_graph(testing::after_pass(model(), precision_pass(DType::kBF16))), expected("bf16"));
   EXPECT_EQ(print_graph(testing::after_pass(model(), precision_pass(DType::kF16))), expected("f16"));

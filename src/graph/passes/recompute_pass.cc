@@ -209,7 +209,7 @@ class Recompute {
   Graph& graph_;
   const RecomputeChoice& choice_;
   const OpLists readers_ = find_readers(graph_);  // the readers of each value
-  std::vector<bool> from_forward_;                // transient values of the forward pass
+  std::vector<bool> from_forward_;                // true for each transient value of the forward pass
   std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
   // outputs that are kept because other blocks read them; other outputs of the op may be recomputed from them

@@ -15,7 +15,7 @@ struct SavedValue {
   uint32_t producer = 0;
   // Last reader in the forward pass, or the producer if the forward pass does not read the value.
   uint32_t last_reader = 0;
-  uint32_t first_reader = 0;  // first reader after the forward pass
+  uint32_t first_reader = 0;  // the first op after the forward pass that reads the value
 };
 
 // How much of the device's memory a step uses, and how much it may use.

@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Six ops that each save 10 bytes, which no other op reads, then six ops that read them in reverse order. No other
-// values exist.
+// Six ops of a forward pass that each save 10 bytes, which the forward pass does not read, and six ops of a backward pass that read them in
+// reverse order. No other values exist.
 struct SavingStep {
   std::vector<SavedValue> values;
   ActivationHeadroom room;
@@ -84,7 +84,7 @@ TEST(SavedSchedule, TheLastMadeAndTheFirstReadComeFirst) {
             (Saved{{false, 5, 7}, {false, 5, 7}, {false, 5, 7}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// With a higher limit, at least as many values stay on the device.
+// With a higher memory limit, at least as many values stay on the device.
 TEST(SavedSchedule, NeverExceedsTheLimit) {
   SavingStep step;
   size_t stayed = 0;

@@ -130,7 +130,8 @@ class SequenceParallel {
     return forms.whole;
   }
 
-  // Returns true if the ops that read all rows of a value are products with parts of weights in one block.
+  // Returns true if all ops that need all rows of a value are matrix products, within blocks of the model, with this rank's part of a
+  // weight.
   bool sums_gradient_of(ValueId id) const {
     return std::ranges::all_of(readers_[index_of(id)], [&](uint32_t at) {
       const Op& op = graph_.ops()[at];

@@ -106,8 +106,8 @@ TEST(SequenceParallel, TakesTheRowsOfAWholeLookup) {
   EXPECT_NE(divided.find("%s: f32[T/2,4] = add(%x.rows, %drop)"), std::string::npos) << divided;
 }
 
-// If products with parts of weights read gathered rows, the gradient of these rows is summed by a reduce_scatter. If a head reads them,
-// every rank computes the whole gradient, and nothing is exchanged.
+// If matrix products with each rank's part of a weight read gathered rows, the gradient of these rows is summed by a reduce_scatter. If a
+// head reads them, every rank computes the whole gradient, and nothing is exchanged.
 TEST(SequenceParallel, HasTheGradientsOfBothKindsOfGather) {
   std::string text = testing::replaced(
       kDividedLayer, "  weight %out",

@@ -138,7 +138,8 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // The slices of the previous sums are kept only at this point, so that the ops before it did not wait for the exchange of these sums.
+    // The ops that store the slices of the previous sums are appended only here. If they came earlier, the ops before this point would wait
+    // for the exchange of these sums.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());

@@ -192,7 +192,8 @@ class TensorParallel {
     value.split = TensorSplit{.ranks = ranks_, .parts = std::move(parts), .whole = whole};
   }
 
-  // Appends an op that sums over the ranks after each of the marked ops, and infers the types of all values again.
+  // After each op whose results are terms of a sum over the ranks, inserts an op that computes the sum. Infers the types of all values
+  // again.
   void add_sums() {
     std::vector<ValueId> sum_of(graph_.values().size(), kNoValue);
     std::vector<Op> ops;

@@ -241,8 +241,9 @@ TEST(TensorStates, DivideStatesAndTheNorm) {
   EXPECT_EQ(print_graph(testing::after_pass(before, tensor_states_pass(2))), expected);
 }
 
-// If data-parallel ranks divide the states, a rank adds its slice of its part of a divided gradient, and half of its slice of a whole one, to
-// the norm. The norms of the data-parallel ranks are joined, and then the results of the tensor-parallel ranks.
+// If data-parallel ranks divide the states, the norm of a rank covers its slice of its part of a divided gradient, and half of its slice of
+// a gradient that is not divided. The norms of the data-parallel ranks are combined first, and then the results of the tensor-parallel
+// ranks.
 TEST(TensorStates, JoinTheNormsOfSlices) {
   const std::string before = testing::replaced(testing::kUpdateOfTwoRanks, "weight %w: f32[4,256]",
                                                "weight %w: f32[4,256] !split=2/512/4x512");

@@ -49,7 +49,8 @@ void divide(Graph& graph, int64_t ranks) {
   const std::vector<Op> old_ops = graph.ops();
   for (const Op& op : old_ops) divide_states(graph, op);
   std::vector<Op> ops;
-  bool is_of_slices = false;  // the norm that follows is that of the norms of slices
+  // true if the last norm op computed the norms of slices, so that the next norm op combines them
+  bool is_of_slices = false;
   for (const Op& op : old_ops) {
     if (op.def != &global_norm_op()) {
       ops.push_back(op);

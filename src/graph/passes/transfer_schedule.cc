@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// The schedule tries at most this many values, besides 0, for the number of updates whose states are copied back in the next step. For the
+// The number of updates whose states are copied back in the next step is chosen by trying 0 and at most this many other numbers. For the
 // 190 updates of BERT-large, these are the multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
@@ -66,8 +66,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // Returns the least number of free bytes at any position from p to the update after the next one whose states are copied to the device.
-  // At later positions, ops can wait until more memory becomes free.
+  // Returns the smallest number of free bytes at any position from p on, up to the second of the updates whose states have not been copied
+  // to the device yet, or up to the end of the step. At later positions, ops can wait until more memory becomes free.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -260,7 +260,8 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
-    if (!transfers) break;  // more states that stay on the device would not fit either
+    // A larger number of deferred updates would keep more states on the device, which would not fit either.
+    if (!transfers) break;
     ForwardPass forward = simulate_forward(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;

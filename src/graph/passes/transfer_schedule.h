@@ -15,10 +15,10 @@ namespace plimsoll {
 
 // An update whose optimizer states are stored in host memory or on a disk.
 struct MovedUpdate {
-  uint32_t op = 0;  // position of the update
+  uint32_t op = 0;  // position of the update in the program
   Segment segment = Segment::kOptimizer;
-  int64_t bytes = 0;  // bytes of all its states, copied once in each direction
-  // True if no other ops run between the previous update and this one than updates and ops that compute some rows of a gradient for them.
+  int64_t bytes = 0;  // bytes of all states of the update, copied once in each direction
+  // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update.
   bool follows = false;
   bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
@@ -30,8 +30,8 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 // The memory and the time that a step leaves for copies of states.
 struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // live bytes on the device at each position, without the states
-  std::vector<double> op_ms = {};        // the time of each op
-  int64_t most_bytes = 0;                // limit on the device at any position, states included
+  std::vector<double> op_ms = {};        // milliseconds of each op
+  int64_t most_bytes = 0;        // limit for the live bytes on the device at any position, with the states
   double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
   // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
   // forward pass. 0 means that the rate is link_bytes_per_ms. For a link between host and device, link_bytes_per_ms is slightly lower than
@@ -39,8 +39,8 @@ struct MemoryHeadroom {
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
-  bool may_defer = false;  // states may be copied back in the next step, during its forward pass
-  bool is_disk = false;    // the states are on a disk, not on the host
+  bool may_defer = false;  // true if states may be copied back in the forward pass of the next step
+  bool is_disk = false;    // true if the states are stored on a disk, not in host memory
 };
 
 // The transfer of the states of one update to the device: the copies start before the op at `before`, and wait until the states of the
@@ -61,7 +61,7 @@ struct Release {
 
 // The copies of one step.
 struct TransferSchedule {
-  std::vector<StateTransfer> transfers = {};  // one for each update
+  std::vector<StateTransfer> transfers = {};  // one element per update
   // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
   // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
   size_t deferred = 0;
@@ -97,9 +97,9 @@ std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, 
 // function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
 // to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies
 // start in a segment before that of their update only if they end before the earlier segment does. If room.may_defer, the function tries
-// several numbers of deferred updates and returns the schedule with the shortest step; the forward pass then waits (releases) for the bytes
-// of states that are still being copied back. Returns late_transfers() if nothing is faster. Requires: updates in the order of their
-// positions.
+// several numbers of deferred updates and returns the schedule with the shortest step; ops of the forward pass then wait until the bytes of
+// states that are still being copied back are free (TransferSchedule::releases). Returns late_transfers() if nothing is faster. Requires:
+// updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);

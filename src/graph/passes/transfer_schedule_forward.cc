@@ -80,7 +80,7 @@ class ForwardSchedule {
   bool can_prefetch(size_t count) {
     const size_t n = segments_.size();
     double behind_ms = 0;  // time from a position to the end of its segment (backward pass or update)
-    double link_ms = 0;    // the part of `behind_ms` in which copies run
+    double link_ms = 0;    // time that the planned copies take within `behind_ms`
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
       // The copies from `next` to `count` need memory from here on. If it is not free, this number of updates cannot

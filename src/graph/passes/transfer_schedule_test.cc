@@ -43,7 +43,8 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // next to these bytes only the states of one update fit
+  // At the last position, only the states of one update fit next to the bytes of other values.
+  step.room.live_bytes[5] = 70;
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
@@ -128,8 +129,9 @@ TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// The states of the fourth update are read from the disk into the memory of the states of the first update. The first update of another
-// segment does not follow the updates of the previous segment. Other ops between two updates of a segment do not delay the transfers.
+// The states of the fourth update are read from the disk into the memory of the states of the first update. The states of the first update
+// of a later segment are not read during the updates of the previous segment. Other ops between two updates of a segment do not delay the
+// transfers.
 TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   std::vector<MovedUpdate> updates;
   for (const uint32_t op : {3u, 5u, 8u, 9u, 12u})

@@ -104,7 +104,8 @@ class ModelBuilder {
   NameIndex specs_by_name_;
   ValueId cu_seqlens_;
   ValueId rng_ = kNoValue;
-  ValueId page_table_ = kNoValue;  // set if the model has a cache
+  // The inputs of a KV cache: the page table, the lengths of sequences and the pages to copy. Set if the model has a cache.
+  ValueId page_table_ = kNoValue;
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
   // The tables of cosines and sines by rope_text(). The first layer that needs a table emits it, and later layers share it.

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// transformers' default of seq_classif_dropout.
+// The value of the key seq_classif_dropout if config.json does not state it, as in transformers.
 constexpr double kClassifierDropout = 0.2;
 
 const LayerNames kNames{.query = "attention.q_lin",

@@ -113,7 +113,7 @@ void set_defaults(ModelConfig& config) {
   config.max_position_embeddings = 1024;
   config.pad_token_id = -1;
   config.layer_norm_eps = 1e-5;
-  config.classifier_dropout = 0.1;  // used by the head for tokens
+  config.classifier_dropout = 0.1;  // only the head for token classification has this dropout
 }
 
 constexpr std::array kKeys{

@@ -40,14 +40,14 @@ void set_family_defaults(ModelConfig& config) {
   config.pad_token_id = -1;
   config.hidden_dropout_prob = 0.0;
   config.attention_probs_dropout_prob = 0.0;
-  config.classifier_dropout = 0.1;  // used by the head for tokens
+  config.classifier_dropout = 0.1;  // only the head for token classification has this dropout
   config.tie_word_embeddings = false;
 }
 
 // Fills in the sizes that follow from others, and reads the rotary embedding.
 void complete_family(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1)
-    return;  // check_model_config() reports such numbers as errors
+    return;  // check_model_config() reports an error for numbers of heads or layers below 1
   if (reader.find("num_key_value_heads") != nullptr && config.num_key_value_heads < 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: num_key_value_heads is {}, it must be null or above 0; correct the value",

@@ -74,7 +74,7 @@ TEST(LlamaConfig, ReadsBothFormsOfRotaryEmbeddings) {
                 .rope,
             (RopeParameters{.type = RopeType::kLinear, .theta = 7.0, .factor = 2.0}));
   EXPECT_EQ(read_llama(R"("rope_theta": 5.0, "rope_scaling": null)").rope.theta, 5.0);
-  // Some types of rotary embeddings derive parameters that the configuration does not state from other keys.
+  // If a configuration does not state all parameters of a rotary embedding, some types derive the missing ones from other keys.
   const RopeParameters dynamic =
       read_llama(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})").rope;
   EXPECT_EQ(dynamic.original, 64.0);

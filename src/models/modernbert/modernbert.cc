@@ -48,8 +48,8 @@ struct Names {
   std::string feed_forward_output() const { return prefix + "mlp.Wo"; }
 };
 
-// Adds the weights of modules whose biases depend on the configuration and whose matrices start with normal numbers that are
-// cut off. Modules whose output is added to the residual (`outputs`) start with smaller numbers.
+// Adds the weights of modules whose biases depend on the configuration. Matrices are initialised from a truncated normal distribution,
+// which has a smaller standard deviation if the output of the module is added to the residual.
 class SpecWriter {
  public:
   SpecWriter(std::vector<WeightSpec>& specs, const ModelConfig& config) : specs_(specs), config_(config) {}
@@ -241,7 +241,7 @@ const Architecture& modernbert_architecture() {
       .class_prefix = "ModernBert",
       .config_keys = modernbert_keys(),
       .set_defaults = set_modernbert_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // complete() refuses unsupported variants
+      .refuse_variants = [](const ConfigReader&) {},  // complete_modernbert() refuses unsupported settings
       .complete = complete_modernbert,
       .write_config = write_modernbert,
       .add_encoder_weights = add_encoder_weights,

@@ -21,7 +21,7 @@ void set_modernbert_defaults(ModelConfig& config);
 void complete_modernbert(ModelConfig& config, const ConfigReader& reader);
 
 // Writes the form that both versions of transformers read. The keys of transformers 5 are only written if they are needed: for a pattern of
-// layers that has no regular interval, and for types of rotary embeddings.
+// layers that has no regular interval, and for rotary embeddings of another type than the default.
 void write_modernbert(nlohmann::json& json, const ModelConfig& config);
 
 }  // namespace plimsoll

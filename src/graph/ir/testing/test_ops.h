@@ -49,7 +49,7 @@ inline const SplitDef kSplit;
 inline const UpdateDef kUpdate;
 inline const FetchDef kFetch;
 
-// Has the signature of OpLookup (graph_text.h).
+// Returns the test op of this name, or null. Can be passed as an OpLookup (graph_text.h).
 inline const OpDef* find_test_op(std::string_view name) {
   for (const OpDef* def : std::initializer_list<const OpDef*>{&kSum, &kSplit, &kUpdate, &kFetch}) {
     if (def->name() == name) return def;
