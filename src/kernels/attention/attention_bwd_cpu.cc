@@ -62,7 +62,7 @@ struct BwdTiles {
   float *q, *d_o, *d_q, *other;
   // Matrices of [64][kBwdScoreStride] floats: scores, and products of d_o and v.
   float *scores, *products;
-  // Vectors of 64 floats.
+  // Arrays of 64 floats: the dropout factors of one query row, and lse and delta of a block of query rows.
   float *dropout_factors, *lse, *delta;
 };
 

@@ -79,18 +79,18 @@ constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
   const int64_t queries = attention_fwd_query_rows(dims.longest);
-  return 2 * keys * row                                    // k transposed, v
-         + (kAttentionTile + 2 * queries) * row            // a tile of k, q, o
-         + queries * attention_score_stride(dims.longest)  // scores
-         + keys + queries;                                 // a row of dropout factors, factors of rows
+  return 2 * keys * row                                    // the transposed k, and v
+         + (kAttentionTile + 2 * queries) * row            // a tile of k; query rows of q and o
+         + queries * attention_score_stride(dims.longest)  // scores of the query rows
+         + keys + queries;                                 // dropout factors of a row; 1 / sum per row
 }
 constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
-  return 5 * keys * row              // k, k transposed, v transposed, d_k, d_v
-         + 4 * kAttentionTile * row  // q, d_o, d_q, a tile of v or a row of o
-         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, gradients of scores
-         + 3 * kAttentionTile;  // a row of dropout factors, lse, delta
+  return 5 * keys * row              // k, the transposed k, the transposed v, d_k and d_v
+         + 4 * kAttentionTile * row  // tiles of q, d_o and d_q, and a tile of v or o
+         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, d_x of attention.h
+         + 3 * kAttentionTile;  // dropout factors of one query row; lse and delta of a tile of rows
 }
 
 // Returns the bytes of the list of sequences in order of length, which all threads share.
@@ -180,8 +180,8 @@ constexpr int64_t paged_attention_parts(const PagedAttentionDims& dims) {
 constexpr bool paged_attention_divides_sequences(const PagedAttentionDims& dims, int threads) {
   return threads > 1 && dims.tokens < 4 * threads;
 }
-// Returns the number of floats that store the result of a row: o of all heads, padded to whole vectors, and per head the lse and a sum of
-// weights.
+// Returns the number of floats that store the result of a row, or of a row and one part of its sequence: o of all heads, padded to whole
+// vectors, and per head the lse and the sum of the weights with which the parts are joined.
 constexpr int64_t paged_attention_result_floats(const PagedAttentionDims& dims) {
   return dims.heads * (attention_padded_dim(dims.head_dim) + 2);
 }

@@ -53,12 +53,12 @@ struct FwdTiles {
     row_factors = dropout_factors + keys;
     PLIMSOLL_CHECK(row_factors + queries - scratch == attention_fwd_thread_floats(dims));
   }
-  float* k_transposed;  // array of tiles of [D][64 keys] floats
-  float* v;             // array [keys][padded D]
+  float* k_transposed;  // the transposed k, an array of tiles of [D][64 keys] floats
+  float* v;             // v, array [keys][padded D]
   float* k;             // a tile of k before it is transposed, array [64][padded D]
-  float* q;             // array [query rows][padded D]
-  float* o;             // array [query rows][padded D]
-  float* scores;        // array [query rows][attention_score_stride]
+  float* q;             // q of a block of query rows, array [query rows][padded D]
+  float* o;             // o of a block of query rows, array [query rows][padded D]
+  float* scores;        // scores or probabilities, array [query rows][attention_score_stride]
   float* dropout_factors;
   float* row_factors;
 };

@@ -21,7 +21,7 @@ __device__ inline uint32_t wgmma_offset(int row, int chunk) {
 
 using wgmma::begin_products;
 using wgmma::close_products;
-using wgmma::descriptor;  // describes a tile in the layout of attention_mma.cuh
+using wgmma::descriptor;  // returns the descriptor of a tile in the layout of attention_mma.cuh
 using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
 using wgmma::wait_for_products;

@@ -64,7 +64,7 @@ struct AppendKvArgs {
   ConstView cu_seqlens;  // first new row of each sequence and the total, i32, shape [B + 1]
   ConstView page_table;  // pages of each sequence, i32, shape [B, M]
   ConstView lengths;     // tokens of each sequence, i32, shape [B]
-  // Page that each sequence continues, i32, shape [B]; null if no sequence copies a page.
+  // Per sequence, a page whose first tokens are copied to a page of the sequence, or -1; i32, shape [B]. Null if no page is copied.
   ConstView copy_from;
   View cache;  // pages of keys and values, shape [P, 2, S, G, D]
 };

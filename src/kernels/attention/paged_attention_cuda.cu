@@ -382,7 +382,7 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // numbers of Units of q, and of k (or v), in a row of qkv
+  int q_units = 0, token_units = 0;  // elements of type Unit in q, and in k (or v), of a row of qkv
 };
 
 // The number of threads per block of append_kernel: enough to copy most of the tokens of a page with one load per thread.

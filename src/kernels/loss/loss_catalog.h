@@ -42,7 +42,7 @@ struct LinearCrossEntropyProblem {
   constexpr bool is_divided() const { return columns.ranks > 0; }
 };
 
-// The results that one kernel of linear_cross_entropy computes: the loss; d_x; d_w and d_bias; or the loss and all gradients.
+// States the results that one kernel of linear_cross_entropy computes: the loss; d_x; d_w and d_bias; or the loss and all gradients.
 enum class LossPart : uint8_t { kLoss, kInput, kParameters, kEverything };
 constexpr bool computes_loss(LossPart part) {
   return part == LossPart::kLoss || part == LossPart::kEverything;
