@@ -74,23 +74,24 @@ constexpr int64_t attention_score_stride(int64_t keys) {
   return attention_padded_keys(keys) + 16;
 }
 
-// Returns the number of floats of scratch memory per thread. The comments in these sums name the arrays.
+// Returns the number of floats of scratch memory per thread in the forward pass. The terms are the sizes of these arrays, in this order:
+// the transposed k, and v; a tile of k, and the query rows of q and o; the scores of the query rows; the dropout factors of one query row,
+// and 1 / (sum of exponentials) of each query row.
 constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
   const int64_t queries = attention_fwd_query_rows(dims.longest);
-  return 2 * keys * row                                    // the transposed k, and v
-         + (kAttentionTile + 2 * queries) * row            // a tile of k; query rows of q and o
-         + queries * attention_score_stride(dims.longest)  // scores of the query rows
-         + keys + queries;                                 // dropout factors of a row; 1 / sum per row
+  return 2 * keys * row + (kAttentionTile + 2 * queries) * row +
+         queries * attention_score_stride(dims.longest) + keys + queries;
 }
+// Returns the number of floats of scratch memory per thread in the backward pass. The terms are the sizes of these arrays, in this order:
+// k, the transposed k, the transposed v, d_k and d_v; tiles of q, d_o and d_q, and a tile of v or o; tiles of probabilities and of
+// gradients of the scores; the dropout factors of one query row, and lse and delta of a tile of query rows.
 constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
-  return 5 * keys * row              // k, the transposed k, the transposed v, d_k and d_v
-         + 4 * kAttentionTile * row  // tiles of q, d_o and d_q, and a tile of v or o
-         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, d_x of attention.h
-         + 3 * kAttentionTile;  // dropout factors of one query row; lse and delta of a tile of rows
+  return 5 * keys * row + 4 * kAttentionTile * row +
+         2 * kAttentionTile * attention_score_stride(kAttentionTile) + 3 * kAttentionTile;
 }
 
 // Returns the bytes of the list of sequences in order of length, which all threads share.

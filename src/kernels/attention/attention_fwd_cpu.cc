@@ -2,11 +2,11 @@
 // up to 64 query rows, all scores of the block are computed into the thread's scratch, turned into probabilities row by row and multiplied
 // by v.
 #include "device/cpu/simd_targets.h"
-// This line must come before any Highway header.
+// foreach_target.h includes this file once per instruction set, by this name, which must be defined before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_fwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// This line must come after foreach_target.h.
+// highway.h must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"

@@ -215,9 +215,9 @@ class TileReader {
  private:
   const std::byte* from_;
   int64_t rows_apart_;
-  // Rows of the sequence from this thread's next row on; 0 if its chunk is after the end of the head.
+  // The number of rows of the sequence from this thread's next row on; 0 if its chunk is after the end of the head.
   int rows_left_;
-  int columns_left_;  // columns of the head from the first column of this thread's chunk on
+  int columns_left_;  // number of columns of the head from the first column of this thread's chunk on
   uint32_t place_;
 };
 

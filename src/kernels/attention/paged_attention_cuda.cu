@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
     for (int w = 0; w < kWarps; ++w) {
-      // A warp without visible keys has weight 0. The test also avoids NaN if no warp has a visible key.
+      // A warp without visible keys has weight 0, which also prevents NaN if no warp has a visible key.
       const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
       o += weight * shared_o[w][h][d];

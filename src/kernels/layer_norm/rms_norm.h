@@ -70,10 +70,10 @@ struct RmsNormBwdArgs {
   ConstView rstd;         // output of the forward pass, shape [T, H + G]
   View d_x;               // output, the gradient of x, shape [T, N]
   View d_gain;            // [C]
-  View d_second_gain;     // output, shape [C]; null if G is 0
+  View d_second_gain;     // output, the gradient of second_gain, shape [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;
-  // [T, N]: the gradient of s from other ops that read s; may be null; requires C = N.
+  // Gradient of s from other ops that read s, shape [T, N]; may be null; requires C = N.
   ConstView d_sum_term = {};
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);

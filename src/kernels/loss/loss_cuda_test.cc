@@ -137,8 +137,8 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   }
 }
 
-// Tests rows that begin at multiples of 16 bytes although the number of classes is not a multiple of the elements of 16 bytes. The padding
-// between rows must not be read, and the gradients, the losses and the count must be those of the reference.
+// Tests rows that begin at multiples of 16 bytes although the number of classes is not a multiple of the number of elements in 16 bytes.
+// The padding between rows must not be read, and the gradients, the losses and the count must be those of the reference.
 void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double z_coefficient) {
   Classified problem(shape, dtype);
   GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);

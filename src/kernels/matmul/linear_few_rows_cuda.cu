@@ -233,7 +233,7 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
 // The shared memory of a thread block. The rows of x, if they are copied, follow it.
 template <int kTiles, Rows kRows>
 struct Shared {
-  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // per group of terms, two vectors for each thread
+  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // w: per group of terms, two vectors for each thread
   float sums[2][kWarps][kRowsPerProduct * kTiles][kSumStride];
 };
 

@@ -110,7 +110,7 @@ uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 // in double, and round numbers to the codes of that block.
 struct EightBitState {
   View codes = {};   // u8
-  View absmax = {};  // one element per quantization block, f32 or f64
+  View absmax = {};  // largest magnitude of each quantization block, f32 or f64
   EightBitSign sign = EightBitSign::kSigned;
 };
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
