@@ -79,7 +79,7 @@ struct PagedAttentionArgs {
   ConstView cache;            // pages of keys and values, shape [P, 2, S, G, D]
   View o;                     // output, shape [T, H D]
   View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // size, at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
+  int64_t scratch_bytes = 0;  // size of scratch, at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
 };
 
 // Write k and v of the new rows into their pages. Requires: the conditions stated above and at the members of the arguments. Errors:

@@ -38,8 +38,8 @@ struct BiasDropoutResidualNormFwdArgs {
   ConstView gain;      // [C]
   ConstView beta;      // bias of the norm, shape [C]; null means zero
   View y;              // output, shape [T, C]
-  View x_hat;          // output, shape [T, C]; null if no backward pass follows
-  View rstd;           // output, shape [T]; null if no backward pass follows
+  View x_hat;          // output x_hat, shape [T, C]; null if no backward pass follows
+  View rstd;           // output rstd, shape [T]; null if no backward pass follows
   View sum;            // output s, shape [T, C]; null if no other op reads it
   int64_t T = 0;
   int64_t C = 0;

@@ -44,7 +44,7 @@ struct RmsNormFwdArgs {
   ConstView gain;         // [C]
   ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
   View y;                 // output, shape [T, N]
-  View rstd;              // output, shape [T, H + G]; null if no backward pass follows
+  View rstd;              // output rstd, shape [T, H + G]; null if no backward pass follows
   double eps = 1e-6;
   ConstView residual = {};  // residual that is added to x, shape [T, N]; may be null
   View sum = {};            // output s, shape [T, N]

@@ -30,7 +30,7 @@ enum class ScaleQuantization : uint8_t { kNone, kDouble };
 // The number of elements in each array of a quantized matrix.
 struct QuantizedSizes {
   int64_t codes = 0;          // number of bytes of codes
-  int64_t scales = 0;         // absmax values in fp32 or, with double quantization, their codes of one byte
+  int64_t scales = 0;         // number of absmax values: fp32, or one byte with double quantization
   int64_t second_scales = 0;  // number of scales of the absmax codes, in fp32; 0 without double quantization
   int64_t offsets = 0;        // number of means of absmax values, in fp32; 0 without double quantization
 };
