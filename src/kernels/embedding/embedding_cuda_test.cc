@@ -135,7 +135,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   // Must have no effect: the kernel must use the number in device memory.
+                   // Must have no effect: the kernel must read the number of tokens on the GPU.
                    .num_tokens = 0,
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;
