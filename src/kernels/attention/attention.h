@@ -151,7 +151,7 @@ struct AttentionFwdArgs {
   View o;                // output of attention, shape [T, H * D]
   View lse;              // log-sum-exp of the scores, f32, shape [H, T]; null if no backward pass follows
   View scratch;          // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // size, at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  int64_t scratch_bytes = 0;  // its size, at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 struct AttentionBwdArgs {
@@ -164,7 +164,7 @@ struct AttentionBwdArgs {
   ConstView d_o;  // gradient of o, shape [T, H * D]
   Rows d_q, d_k, d_v;
   View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // size, at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  int64_t scratch_bytes = 0;  // its size, at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 // Returns attention_row() of query row t and head h. h counts the heads of this rank, the result those of all ranks.

@@ -2,11 +2,11 @@
 // probabilities are recomputed from q, k and lse, and five products of 64 x 64 tiles follow while the tiles are in the cache. d_q of the
 // block and d_k and d_v of the sequence are summed in fp32 in the scratch memory of the thread, in the order of the rows.
 #include "device/cpu/simd_targets.h"
-// This line must come before any Highway header.
+// foreach_target.h includes this file once per instruction set, by this name, which must be defined before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_bwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// This line must come after foreach_target.h.
+// highway.h must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"
@@ -62,7 +62,7 @@ struct BwdTiles {
   float *q, *d_o, *d_q, *other;
   // Matrices of [64][kBwdScoreStride] floats: scores, and products of d_o and v.
   float *scores, *products;
-  // Vectors of 64 floats.
+  // Arrays of 64 floats: the dropout factors of one query row, and lse and delta of a block of query rows.
   float *dropout_factors, *lse, *delta;
 };
 

@@ -206,7 +206,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Launches both kernels. A thread block keeps tiles of 16 kR rows for its whole run, and its loop replaces tiles of kPassing rows.
+// Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes 16 kR rows, whose tiles stay in shared memory while
+// the block runs. It loops over the other rows in tiles of kPassing rows.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);

@@ -61,9 +61,9 @@ AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const 
 // The number of rows per thread block (64 or 128) of each kernel of *_cuda_mma. The functions below run these kernels with the given
 // numbers, so that the benchmark can compare them.
 struct AttentionBlockRows {
-  int forward = 128;  // query rows per block of the forward kernel
-  int d_q = 128;      // query rows per block of the kernel for d_q
-  int d_kv = 128;     // key rows per block of the kernel for d_k and d_v
+  int forward = 128;  // number of query rows per block of the forward kernel
+  int d_q = 128;      // number of query rows per block of the kernel for d_q
+  int d_kv = 128;     // number of key rows per block of the kernel for d_k and d_v
 };
 void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
                                const AttentionBlockRows& rows, CudaStream stream);

@@ -1,6 +1,7 @@
-// Times attention on the current GPU at the shapes of the project's targets. Prints milliseconds (median of events around single calls) and
-// the contract's floating-point operations per second, forward and backward. Buffers are rotated so that no data stay in the cache between
-// calls. This is a program without arguments that does not use a benchmark library.
+// Times attention on the current GPU at the shapes of the project's speed targets. Prints the median time of single calls in
+// milliseconds and the floating-point operations per second as attention.h counts them, forward and backward. Calls use several copies of
+// the tensors in turn, so that no data stay in the cache between calls. This is a program without arguments that does not use a benchmark
+// library.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -48,7 +48,7 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
-// Returns the same rows for the head of k and v that the head of q reads.
+// Returns `work` with the same rows and with the head of k and v that its head of q reads.
 __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work& work) {
   Work keys = work;
   keys.head = work.head / args.group;

@@ -45,7 +45,7 @@ template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
-  // The number of queries that a warp multiplies at a time. A larger number reuses the rows of k and v that the warp loads; this is the
+  // The number of queries that a warp multiplies at a time. A larger number reuses the loaded rows of k and v more often; this is the
   // largest that the registers allow.
   constexpr int kStep = kHalves<kType, kDim> * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);

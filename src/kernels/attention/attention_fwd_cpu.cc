@@ -2,11 +2,11 @@
 // up to 64 query rows, all scores of the block are computed into the thread's scratch, turned into probabilities row by row and multiplied
 // by v.
 #include "device/cpu/simd_targets.h"
-// This line must come before any Highway header.
+// foreach_target.h includes this file once per instruction set, by this name, which must be defined before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_fwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// This line must come after foreach_target.h.
+// highway.h must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"
@@ -53,12 +53,12 @@ struct FwdTiles {
     row_factors = dropout_factors + keys;
     PLIMSOLL_CHECK(row_factors + queries - scratch == attention_fwd_thread_floats(dims));
   }
-  float* k_transposed;  // array of tiles of [D][64 keys] floats
-  float* v;             // array [keys][padded D]
+  float* k_transposed;  // the transposed k, an array of tiles of [D][64 keys] floats
+  float* v;             // v, array [keys][padded D]
   float* k;             // a tile of k before it is transposed, array [64][padded D]
-  float* q;             // array [query rows][padded D]
-  float* o;             // array [query rows][padded D]
-  float* scores;        // array [query rows][attention_score_stride]
+  float* q;             // q of a block of query rows, array [query rows][padded D]
+  float* o;             // o of a block of query rows, array [query rows][padded D]
+  float* scores;        // scores or probabilities, array [query rows][attention_score_stride]
   float* dropout_factors;
   float* row_factors;
 };

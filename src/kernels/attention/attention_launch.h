@@ -25,7 +25,7 @@ struct AttentionKernelArgs {
   void* d_v = nullptr;
   int64_t d_q_stride = 0, d_k_stride = 0, d_v_stride = 0;
   float* delta = nullptr;  // delta in scratch memory, shape [H, T]
-  // Dropout bits in scratch memory, shape [H, S / 32, T]; null if the second kernel draws the numbers again.
+  // Dropout bits in scratch memory, shape [H, S / 32, T]; null if the kernel for d_k and d_v draws the random numbers again.
   uint32_t* keep = nullptr;
   const int64_t* rng = nullptr;
   uint32_t site = 0;

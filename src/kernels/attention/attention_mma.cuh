@@ -43,8 +43,8 @@ __device__ inline uint32_t lane_by_rows() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-// Returns the lane's address for the fragment that starts at row `row` (a multiple of 8) and column 16 * step. `lane` is an offset of the
-// functions above. The XOR selects the chunk, because the chunks of a row are stored at XORed positions.
+// Returns the lane's address for the fragment that starts at row `row` (a multiple of 8) and column 16 * step. `lane` is an offset that
+// one of the functions above returned. The XOR selects the chunk, because the chunks of a row are stored at XORed positions.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
@@ -320,8 +320,8 @@ class KeepDraw {
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Performs the share number `part` of the work; some of the kParts shares may be empty. Requires: `part` is a compile-time constant, 0 <=
-  // part < kParts, and the shares are drawn in order.
+  // Draws share number `part` of the random numbers; some of the kParts shares may be empty. Requires: `part` is a compile-time constant,
+  // 0 <= part < kParts, and the shares are drawn in order.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;

@@ -1,11 +1,11 @@
 // Tests the row functions of attention on every instruction set of this machine: exp must be as accurate as stated, compared with the C
 // library, and dropout must use the numbers of random_halves.
 #include "device/cpu/simd_targets.h"
-// This line must come before any Highway header.
+// foreach_target.h includes this file once per instruction set, by this name, which must be defined before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_rows_test.cc"
 #include "hwy/foreach_target.h"
-// This line must come after foreach_target.h.
+// highway.h must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 

@@ -29,8 +29,8 @@ inline AttentionSequence attention_sequence(const int32_t* cu_seqlens, int64_t b
 void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
-// Check everything except the lengths of the sequences. The *_cuda functions call these, because the lengths are in device memory, which
-// the host cannot read.
+// Check the arguments against the contract, except for the lengths of the sequences. The *_cuda functions call these, because the lengths
+// are in device memory, which the host cannot read.
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 

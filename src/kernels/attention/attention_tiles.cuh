@@ -260,8 +260,8 @@ __device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
   return word >> keep_place(4 * tx);
 }
 
-// Returns the dropout bits of one query and of the 32 keys that start at `key`, for tiles whose rows are keys. These are all keys of the
-// warp. The four groups of the warp draw the bits together.
+// Returns the dropout bits of one query and of the 32 keys that start at `key`, for tiles whose rows are keys. They include
+// all keys whose rows the warp computes. The four groups of the warp draw the bits together.
 __device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
   const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
   uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));

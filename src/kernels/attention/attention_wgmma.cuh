@@ -21,7 +21,7 @@ __device__ inline uint32_t wgmma_offset(int row, int chunk) {
 
 using wgmma::begin_products;
 using wgmma::close_products;
-using wgmma::descriptor;  // describes a tile in the layout of attention_mma.cuh
+using wgmma::descriptor;  // returns the descriptor of a tile in the layout of attention_mma.cuh
 using wgmma::fence_async_proxy;
 using wgmma::kWarpgroup;
 using wgmma::wait_for_products;
@@ -215,9 +215,9 @@ class TileReader {
  private:
   const std::byte* from_;
   int64_t rows_apart_;
-  // Rows of the sequence from this thread's next row on; 0 if its chunk is after the end of the head.
+  // The number of rows of the sequence from this thread's next row on; 0 if its chunk is after the end of the head.
   int rows_left_;
-  int columns_left_;  // columns of the head from the first column of this thread's chunk on
+  int columns_left_;  // number of columns of the head from the first column of this thread's chunk on
   uint32_t place_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace plimsoll::attention {
 
-inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes of half a tile
+inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes of half a tile of 64 x 64 floats
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 
 // The elements of a tile that one thread copies: the 16-byte chunk number threadIdx.x % 16 of the rows first() + 32 i + 2 j, for 0 <= i < 2
@@ -66,7 +66,7 @@ __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint3
       x[j] = round_tf32(x[j]);
       if (kRounded == Rounded::kStays) store_16(part.at(tile, i, j), x[j]);
     }
-    const uint32_t half = to + i * kTf32Half;  // the transpose of rows 32 to 63 is in the second half
+    const uint32_t half = to + i * kTf32Half;  // rows 32 to 63 go to the second half of `transposed`
     store_16(half, {x[0].x, x[1].x, x[2].x, x[3].x});
     store_16(half + 8 * 128, {x[0].y, x[1].y, x[2].y, x[3].y});
     store_16(half + 16 * 128, {x[0].z, x[1].z, x[2].z, x[3].z});

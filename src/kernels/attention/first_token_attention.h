@@ -49,7 +49,7 @@ struct FirstTokenAttentionArgs {
   ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
   View o_BHD;
   View scratch = {};          // scratch memory, aligned to 256 bytes; the reference needs none
-  int64_t scratch_bytes = 0;  // size, at least first_token_attention_cuda_scratch_bytes(dims, columns)
+  int64_t scratch_bytes = 0;  // its size, at least first_token_attention_cuda_scratch_bytes(dims, columns)
 };
 
 // Computes o in double from keys and values as in the formula, with plain loops, and rounds it once.

@@ -13,8 +13,8 @@ using attention::unpack;
 
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kSide = 16;     // rows of the left operand of a matrix product: sequences or heads
-inline constexpr int kOutputs = 32;  // output columns per thread block
+inline constexpr int kSide = 16;     // number of rows (sequences or heads) of the left operand of a product
+inline constexpr int kOutputs = 32;  // number of output columns per thread block
 // The largest head size for which the array of queries in shared memory has space. first_token_attention_sizes_fit() declines larger heads.
 inline constexpr int kMostHeadDim = 128;
 // The distance of two rows of results in floats. The eight extra floats place the rows in different banks of shared memory.

@@ -63,8 +63,8 @@ struct AppendKvArgs {
   ConstView qkv;         // queries, keys and values of the new rows, shape [T, (H + 2 G) D]
   ConstView cu_seqlens;  // first new row of each sequence and the total, i32, shape [B + 1]
   ConstView page_table;  // pages of each sequence, i32, shape [B, M]
-  ConstView lengths;     // tokens of each sequence, i32, shape [B]
-  // Page that each sequence continues, i32, shape [B]; null if no sequence copies a page.
+  ConstView lengths;     // number of tokens of each sequence, i32, shape [B]
+  // Per sequence, a page whose first tokens are copied to a page of the sequence, or -1; i32, shape [B]. Null if no page is copied.
   ConstView copy_from;
   View cache;  // pages of keys and values, shape [P, 2, S, G, D]
 };
@@ -75,11 +75,11 @@ struct PagedAttentionArgs {
   ConstView qkv;              // projections of the new rows, shape [T, (H + 2 G) D]; only q is read
   ConstView cu_seqlens;       // first new row of each sequence and the total, i32, shape [B + 1]
   ConstView page_table;       // pages of each sequence, i32, shape [B, M]
-  ConstView lengths;          // tokens of each sequence, i32, shape [B]
+  ConstView lengths;          // number of tokens of each sequence, i32, shape [B]
   ConstView cache;            // pages of keys and values, shape [P, 2, S, G, D]
   View o;                     // output, shape [T, H D]
   View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // size, at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
+  int64_t scratch_bytes = 0;  // size of scratch, at least paged_attention_{cpu,ref,cuda}_scratch_bytes()
 };
 
 // Write k and v of the new rows into their pages. Requires: the conditions stated above and at the members of the arguments. Errors:

@@ -2,11 +2,11 @@
 // only once, in the order of memory: for each part of kPagedPart positions first the keys of all heads, then the values. Up to kPagedRows
 // new rows of a sequence are computed in the same pass over the keys.
 #include "device/cpu/simd_targets.h"
-// This line must come before any Highway header.
+// foreach_target.h includes this file once per instruction set, by this name, which must be defined before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/paged_attention_cpu.cc"
 #include "hwy/foreach_target.h"
-// This line must come after foreach_target.h.
+// highway.h must be included after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"

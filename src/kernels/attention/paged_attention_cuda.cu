@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
     for (int w = 0; w < kWarps; ++w) {
-      // A warp without visible keys has weight 0. The test also avoids NaN if no warp has a visible key.
+      // A warp without visible keys has weight 0, which also prevents NaN if no warp has a visible key.
       const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
       o += weight * shared_o[w][h][d];
@@ -382,7 +382,7 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // numbers of Units of q, and of k (or v), in a row of qkv
+  int q_units = 0, token_units = 0;  // elements of type Unit in q, and in k (or v), of a row of qkv
 };
 
 // The number of threads per block of append_kernel: enough to copy most of the tokens of a page with one load per thread.

@@ -129,8 +129,8 @@ struct Selection {
 // Errors: kUsage if `forced` is not an implementation of this kernel; the message lists the implementations.
 Selection select_kernel(const Problem& problem, std::string_view forced = {});
 
-// The implementations of a kernel for a data type and a kind of device, in the order of preference: an entry of the table of kernels in the
-// documents.
+// An entry of the table of kernels in docs/KERNELS.md: the implementations of a kernel for a data type and a kind of device, in the order
+// of preference.
 struct KernelMatrixEntry {
   std::string_view kernel;
   DType dtype;
@@ -140,8 +140,8 @@ struct KernelMatrixEntry {
 };
 // Returns an entry for every combination of a kernel, a floating-point type and a kind of device.
 std::vector<KernelMatrixEntry> kernel_matrix();
-// Returns the entries as a Markdown table for the documents: a line per kernel, a column per device and type, and in each cell the name of
-// the preferred implementation.
+// Returns the entries as the Markdown table of docs/KERNELS.md: a line per kernel, a column per device and type, and in each cell the name
+// of the preferred implementation.
 std::string kernel_matrix_markdown();
 
 // Names for the columns of a catalog row, such as element types and support functions. Families define further names in their own headers.

@@ -20,9 +20,9 @@
 namespace plimsoll {
 
 struct AllReduceArgs {
-  Communicator* communicator = nullptr;  // used by the kernels on a CPU
-  GpuCommunicator* gpus = nullptr;       // used by all_reduce_cuda_nccl
-  PeerMemory* peers = nullptr;           // used by all_reduce_cuda_peers
+  Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
+  GpuCommunicator* gpus = nullptr;       // connects the ranks for all_reduce_cuda_nccl
+  PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for all_reduce_cuda_peers
   // Owns the object that `peers` points to, if the object was created only for this call.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const ReducedTensor> tensors = {};

@@ -18,8 +18,8 @@ struct AllReduceProblem {
   int64_t peer_scratch_bytes = 0;
 };
 
-// Tensors with fewer bytes are copied into one block of memory and exchanged together. Sending this many bytes takes about as long as the
-// fixed cost of an operation.
+// Tensors with fewer bytes than this are copied into one block of memory and exchanged together. Sending this many bytes takes about as
+// long as the fixed cost of an operation.
 inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
 
 // Returns the number of elements of the slice (the part of a tensor that one rank sums). The slices of the last ranks may be smaller.
@@ -27,7 +27,7 @@ int64_t slice_elements(int64_t count, int64_t ranks);
 // Returns the number of bytes that the copy of one rank's slice takes in scratch memory, which is also the distance between two such
 // copies.
 int64_t peer_copy_bytes(int64_t elements, int64_t element_bytes);
-// Return the scratch memory that all_reduce_cuda_peers and reduce_scatter_cuda_peers need for one tensor.
+// Return the number of bytes of scratch memory that all_reduce_cuda_peers and reduce_scatter_cuda_peers need for one tensor.
 int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks);
 int64_t peer_scatter_bytes_of(int64_t count, int64_t slice, int64_t element_bytes, int64_t ranks);
 

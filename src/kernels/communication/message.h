@@ -19,25 +19,25 @@
 namespace plimsoll {
 
 struct SendArgs {
-  Communicator* communicator = nullptr;  // used by the kernels on a CPU
-  PeerMemory* peers = nullptr;           // used by send_cuda_peers
-  GpuMessages* messages = nullptr;       // used by send_cuda_nccl
+  Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
+  PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for send_cuda_peers
+  GpuMessages* messages = nullptr;       // connects the ranks for send_cuda_nccl
   ConstView x = {};
   View room = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // used on a CPU: the number of the communicator's channel
+  int64_t channel = 0;  // the number of the communicator's channel; used only on a CPU
 };
 struct ReceiveArgs {
-  Communicator* communicator = nullptr;  // used by the kernels on a CPU
-  PeerMemory* peers = nullptr;           // used by receive_cuda_peers
-  GpuMessages* messages = nullptr;       // used by receive_cuda_nccl
-  // Used by receive_cuda_peers: the send buffer of the sender, at the address where this rank maps it.
+  Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
+  PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for receive_cuda_peers
+  GpuMessages* messages = nullptr;       // connects the ranks for receive_cuda_nccl
+  // The send buffer of the sender, at the address where this rank maps it. Only receive_cuda_peers uses it.
   ConstView room = {};
   View y = {};
   int64_t bytes = 0;
   int peer = 0;
-  int64_t channel = 0;  // used on a CPU: the number of the communicator's channel
+  int64_t channel = 0;  // the number of the communicator's channel; used only on a CPU
 };
 
 // Send and receive on a CPU. They copy a message as one block of memory.

@@ -33,7 +33,7 @@ struct Part {
   int64_t between = 0;  // distance in bytes between the copies of two other ranks
 };
 
-// The arguments of one launch: ranges or other items, and their number.
+// The items that one launch processes, such as the ranges to be summed. Block index y of the grid selects the item.
 template <typename Item>
 struct Parts {
   Item part[kMostParts];

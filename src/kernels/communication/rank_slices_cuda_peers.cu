@@ -49,7 +49,8 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
 // A small tensor whose slices one launch gathers from the other ranks. All sizes are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  // The distance from `to` to the slice of this rank if the slice is stored outside the tensor; otherwise 0. It is the same on all ranks.
+  // The distance from the tensor (`to`) to the slice of this rank if the slice is stored outside the tensor, otherwise 0. It is the same on
+  // all ranks.
   int64_t from = 0;
   int64_t count = 0;
   int64_t slice = 0;

@@ -22,9 +22,9 @@
 namespace plimsoll {
 
 struct RankSlicesArgs {
-  Communicator* communicator = nullptr;  // used by the kernels on a CPU
-  GpuCommunicator* gpus = nullptr;       // used by kernels with NCCL
-  PeerMemory* peers = nullptr;           // used by kernels with mapped memory
+  Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
+  GpuCommunicator* gpus = nullptr;       // connects the ranks for the kernels that use NCCL
+  PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for the kernels that use it
   // Owns the object that `peers` points to, if the object was created only for this call.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};

@@ -21,8 +21,8 @@ namespace plimsoll {
 //   Cost: tanh about 30 FLOPs per element, relu 1; 2n elements moved.
 //   Error: tanh_fwd_error_bound; relu is exact.
 struct ActivationFwdArgs {
-  ConstView x;  // shape [n]
-  View y;       // shape [n]
+  ConstView x;  // input, shape [n]
+  View y;       // output, shape [n]
   int64_t n = 0;
 };
 void tanh_fwd_ref(const ActivationFwdArgs& args);
@@ -38,9 +38,9 @@ inline double tanh_fwd_error_bound(double y, DType stored) {
 //   Cost: tanh 3 FLOPs per element, relu 1; 3n elements moved.
 //   Error: tanh_bwd_error_bound; relu is exact.
 struct ActivationBwdArgs {
-  ConstView y;    // shape [n]
-  ConstView d_y;  // shape [n]
-  View d_x;       // shape [n]
+  ConstView y;    // output of the forward pass, shape [n]
+  ConstView d_y;  // gradient of y, shape [n]
+  View d_x;       // output, the gradient of x, shape [n]
   int64_t n = 0;
 };
 void tanh_bwd_ref(const ActivationBwdArgs& args);

@@ -23,9 +23,9 @@ namespace plimsoll {
 //   Aliasing: c may be a or b. Scratch: none. Cost: n FLOPs; 3n elements moved.
 //   Error: add_fwd_error_bound (one rounding in fp32 and one when storing).
 struct AddFwdArgs {
-  ConstView a;  // shape [n]
-  ConstView b;  // shape [n]
-  View c;       // shape [n]
+  ConstView a;  // first input, shape [n]
+  ConstView b;  // second input, shape [n]
+  View c;       // output, shape [n]
   int64_t n = 0;
 };
 void add_fwd_ref(const AddFwdArgs& args);
@@ -46,9 +46,9 @@ void accumulate_cpu(const AccumulateArgs& args);
 //   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved.
 //   Error: add_fwd_error_bound.
 struct BiasAddFwdArgs {
-  ConstView x;  // shape [T, C]
-  ConstView b;  // shape [C]
-  View y;       // shape [T, C]
+  ConstView x;  // input, shape [T, C]
+  ConstView b;  // row that is added to each row of x, shape [C]
+  View y;       // output, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
 };
@@ -61,8 +61,8 @@ void bias_add_fwd_cpu(const BiasAddFwdArgs& args);
 //   reference needs none). d_b: f32, bf16, f16 or f64. Cost: T*C FLOPs; T*C + C elements moved, plus the scratch
 //   twice. Error: column_sum_error_bound.
 struct BiasGradArgs {
-  ConstView d_y;  // shape [T, C]
-  View d_b;       // shape [C]
+  ConstView d_y;  // gradient of y, shape [T, C]
+  View d_b;       // output, the gradient of b, shape [C]
   View scratch;   // scratch memory of bias_grad_scratch_bytes(T, C) bytes, aligned to 4
   int64_t T = 0;
   int64_t C = 0;

@@ -21,8 +21,8 @@
 namespace plimsoll {
 
 struct CastFwdArgs {
-  ConstView x;  // shape [n]
-  View y;       // shape [n]
+  ConstView x;  // input, shape [n]
+  View y;       // output, shape [n]
   int64_t n = 0;
 };
 void cast_fwd_ref(const CastFwdArgs& args);

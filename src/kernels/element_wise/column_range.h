@@ -23,8 +23,8 @@ namespace plimsoll {
 // Computes y[t, k] = scale * x[t, first + k].
 //   Aliasing: y may be x if K = N. Cost: T*K FLOPs; 2*T*K elements moved. Error: columns_error_bound.
 struct ColumnsFwdArgs {
-  ConstView x;  // shape [T, N]
-  View y;       // shape [T, K]
+  ConstView x;  // input, shape [T, N]
+  View y;       // output, shape [T, K]
   int64_t T = 0;
   int64_t N = 0;
   int64_t K = 0;
@@ -38,9 +38,9 @@ void columns_fwd_cpu(const ColumnsFwdArgs& args);
 //   Aliasing: z may be x; then only the range is accessed. Cost: T*K FLOPs; 3*T*K elements moved in place,
 //   otherwise 2*T*N + T*K. Error: columns_error_bound.
 struct AddColumnsFwdArgs {
-  ConstView x;  // shape [T, N]
-  ConstView y;  // shape [T, K]
-  View z;       // shape [T, N]
+  ConstView x;  // the wide input, shape [T, N]
+  ConstView y;  // input that is added to the range of columns, shape [T, K]
+  View z;       // output, shape [T, N]
   int64_t T = 0;
   int64_t N = 0;
   int64_t K = 0;

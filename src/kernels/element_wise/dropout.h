@@ -40,8 +40,8 @@ struct DropoutColumns {
 };
 
 struct DropoutFwdArgs {
-  ConstView x;     // shape [n]
-  View y;          // shape [n]
+  ConstView x;     // input, shape [n]
+  View y;          // output, shape [n]
   int64_t n = 0;   // number of elements, T * C
   double p = 0.0;  // probability that an element becomes zero
   RandomSite where;

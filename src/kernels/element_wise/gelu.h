@@ -35,8 +35,8 @@ namespace plimsoll {
 //   Aliasing: y may be x. Scratch: none. Cost: about 40 FLOPs per element; 2n elements moved.
 //   Error: gelu_fwd_error_bound.
 struct GeluFwdArgs {
-  ConstView x;  // shape [n]
-  View y;       // shape [n]
+  ConstView x;  // input, shape [n]
+  View y;       // output, shape [n]
   int64_t n = 0;
   Activation activation = Activation::kGelu;
 };
@@ -47,9 +47,9 @@ void gelu_fwd_cpu(const GeluFwdArgs& args);
 //   Aliasing: d_x may be x or d_y. Scratch: none. Cost: about 45 FLOPs per element; 3n elements moved.
 //   Error: gelu_bwd_error_bound.
 struct GeluBwdArgs {
-  ConstView x;    // shape [n]
-  ConstView d_y;  // shape [n]
-  View d_x;       // shape [n]
+  ConstView x;    // input of the forward pass, shape [n]
+  ConstView d_y;  // gradient of y, shape [n]
+  View d_x;       // output, the gradient of x, shape [n]
   int64_t n = 0;
   Activation activation = Activation::kGelu;
 };
@@ -61,9 +61,9 @@ void gelu_bwd_cpu(const GeluBwdArgs& args);
 //   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope of all activations) times
 //   the fp32 rounding of the sum.
 struct BiasGeluFwdArgs {
-  ConstView h;  // shape [T, C]
-  ConstView b;  // shape [C]
-  View y;       // shape [T, C]
+  ConstView h;  // input, shape [T, C]
+  ConstView b;  // bias, shape [C]
+  View y;       // output, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   Activation activation = Activation::kGelu;
@@ -80,11 +80,11 @@ void bias_gelu_fwd_cpu(const BiasGeluFwdArgs& args);
 //   fp32 rounding of the sum (|f''| < 1; ReLU depends on the sum's sign alone, which is exact). Error of d_b:
 //   column_sum_error_bound.
 struct BiasGeluBwdArgs {
-  ConstView h;    // shape [T, C]
-  ConstView b;    // shape [C]
-  ConstView d_y;  // shape [T, C]
-  View d_h;       // shape [T, C]
-  View d_b;       // shape [C]
+  ConstView h;    // input of the forward pass, shape [T, C]
+  ConstView b;    // bias, shape [C]
+  ConstView d_y;  // gradient of y, shape [T, C]
+  View d_h;       // output, the gradient of h, shape [T, C]
+  View d_b;       // output, the gradient of the bias, shape [C]
   View scratch;   // scratch memory of bias_gelu_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;

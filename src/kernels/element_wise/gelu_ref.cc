@@ -29,7 +29,7 @@ struct Gate {
   double v;
   double gate;
   double d_v;  // the derivative of v with respect to x
-  // Gate * (1 - gate), the derivative of the logistic function at v.
+  // The product gate * (1 - gate), which is the derivative of the logistic function at v.
   double slope() const { return gate * logistic(-v); }
 };
 Gate gate_of(double x, Activation activation) {

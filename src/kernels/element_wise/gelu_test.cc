@@ -279,7 +279,7 @@ TEST(BiasGelu, GradientsAreTheDerivatives) {
     };
     expect_gradient(h, d_h, loss);
     expect_gradient(b, d_b, loss);
-    // The gradient of the kernels without a bias is tested in the same way.
+    // Compares the gradient of the activation without a bias with central differences, too.
     GuardedBuffer d_x("d_x", DType::kF64, shape.size());
     gelu_bwd_ref({h.view(), weights.view(), d_x.view(), shape.size(), activation});
     expect_gradient(h, d_x, [&] {

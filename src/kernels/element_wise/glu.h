@@ -20,8 +20,8 @@ namespace plimsoll {
 // Computes y = f(g) u. Aliasing: none. Scratch: none. Cost: about 41 FLOPs per element of y; 3 T F
 // elements moved.
 struct GluFwdArgs {
-  ConstView x;  // shape [T, 2 F]
-  View y;       // shape [T, F]
+  ConstView x;  // input, the gate g and then u, shape [T, 2 F]
+  View y;       // output, shape [T, F]
   int64_t T = 0;
   int64_t F = 0;
   Activation activation = Activation::kSilu;
@@ -33,9 +33,9 @@ void glu_fwd_cuda(const GluFwdArgs& args, CudaStream stream);
 // Computes d_x = [d_g | d_u]. For finite x, rows in which d_y is zero give zero. Aliasing: d_x may be x. Scratch: none.
 // Cost: about 85 FLOPs per element of d_y; 5 T F elements moved.
 struct GluBwdArgs {
-  ConstView x;    // shape [T, 2 F]
-  ConstView d_y;  // shape [T, F]
-  View d_x;       // shape [T, 2 F]
+  ConstView x;    // input of the forward pass, shape [T, 2 F]
+  ConstView d_y;  // gradient of y, shape [T, F]
+  View d_x;       // output, the gradient of x, shape [T, 2 F]
   int64_t T = 0;
   int64_t F = 0;
   Activation activation = Activation::kSilu;

@@ -23,10 +23,10 @@ namespace plimsoll {
 //   Aliasing: y may be x_hat. Scratch: none. Cost: 2*T*C FLOPs; 2*T*C + 2*C elements moved.
 //   Error: scale_shift_fwd_error_bound (valid for a fused and for a separate rounding of the product).
 struct ScaleShiftFwdArgs {
-  ConstView x_hat;  // shape [T, C]
-  ConstView gain;   // shape [C]
-  ConstView bias;   // shape [C]; may be null
-  View y;           // shape [T, C]
+  ConstView x_hat;  // input, shape [T, C]
+  ConstView gain;   // gain, shape [C]
+  ConstView bias;   // bias, shape [C]; may be null
+  View y;           // output, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
 };
@@ -44,12 +44,12 @@ inline double scale_shift_fwd_error_bound(double product, double y, DType stored
 //   elements moved, plus the scratch twice. Error of d_x_hat: add_fwd_error_bound (one rounding and the store).
 //   Error of d_gain and d_bias: column_sum_error_bound; the terms of d_gain have an error of one rounding.
 struct ScaleShiftBwdArgs {
-  ConstView d_y;    // shape [T, C]
-  ConstView x_hat;  // shape [T, C]
-  ConstView gain;   // shape [C]
-  View d_x_hat;     // shape [T, C]
-  View d_gain;      // shape [C]
-  View d_bias;      // shape [C]; may be null
+  ConstView d_y;    // gradient of y, shape [T, C]
+  ConstView x_hat;  // input of the forward pass, shape [T, C]
+  ConstView gain;   // gain, shape [C]
+  View d_x_hat;     // output, the gradient of x_hat, shape [T, C]
+  View d_gain;      // output, the gradient of the gain, shape [C]
+  View d_bias;      // output, the gradient of the bias, shape [C]; may be null
   View scratch;     // scratch memory of scale_shift_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;

@@ -44,10 +44,10 @@ namespace plimsoll {
 inline constexpr int kMaxEmbeddingTables = 4;
 
 struct EmbeddingSumFwdArgs {
-  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // shape [V_k, C]; on a CPU all of one type
-  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // i32 of shape [T]
+  std::array<ConstView, kMaxEmbeddingTables> tables = {};  // tables, shape [V_k, C]; on a CPU all of one type
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};     // ids of the tokens, i32, shape [T], one per table
   int num_tables = 0;
-  View x;  // shape [T, C]
+  View x;  // output, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t num_tokens = 0;
@@ -68,9 +68,9 @@ struct IdOfToken {
 };
 
 struct EmbeddingBwdArgs {
-  ConstView d_x;     // shape [T, C]
-  ConstView sorted;  // i32 of shape [T, 2], the pairs (id, token)
-  View d_table;      // shape [V, C]
+  ConstView d_x;     // gradient of x, shape [T, C]
+  ConstView sorted;  // the pairs (id, token) in the order of the ids, i32, shape [T, 2]
+  View d_table;      // output, the gradient of the table or of some of its rows, shape [V, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t V = 0;  // number of rows that d_table contains

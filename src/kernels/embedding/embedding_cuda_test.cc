@@ -54,7 +54,7 @@ void check_sum(const SumCase& test) {
   }
   args.x = want.view();
   on_gpu.x = gpu(got);
-  on_gpu.num_tokens = 0;  // passes 0 by value, because the kernel must use the number in device memory
+  on_gpu.num_tokens = 0;  // must have no effect: the kernel must use the number of tokens in device memory
   embedding_sum_fwd_ref(args);
   run_twice(gpu, {&got}, [&] { embedding_sum_fwd_cuda(on_gpu, gpu(num_tokens).as<int32_t>(), nullptr); });
   std::vector<double> limits(static_cast<size_t>(test.T * test.C));
@@ -135,7 +135,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   // Passes 0 by value, because the kernel must use the number in device memory.
+                   // Must have no effect: the kernel must read the number of tokens on the GPU.
                    .num_tokens = 0,
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;

@@ -35,9 +35,9 @@ namespace plimsoll {
 // two neighbours in cu_seqlens; rows from cu_seqlens[B] on are given the length 0.
 //   Scratch: none. Cost: T D / 2 sines and cosines in double; T D elements moved.
 struct RopeTableArgs {
-  ConstView positions;   // i32 of shape [T]
-  ConstView cu_seqlens;  // i32 of shape [B + 1]
-  View table;            // shape [T, D]
+  ConstView positions;   // position of each token in its sequence, i32, shape [T]
+  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  View table;            // output, the cosines and sines of each row, shape [T, D]
   int64_t T = 0;
   int64_t B = 0;
   int64_t D = 0;
@@ -52,9 +52,9 @@ enum class RopeDirection : uint8_t { kForward, kTransposed };
 // Rotates x by the table. Rows of zeros give rows of zeros. Aliasing: y may be x. Scratch: none. Cost: 3 T H D FLOPs;
 // 2 T N + T D elements moved, 2 T H D + T D if y is x.
 struct RopeArgs {
-  ConstView x;      // shape [T, N]
-  ConstView table;  // shape [T, D]
-  View y;           // shape [T, N]
+  ConstView x;      // input, shape [T, N]
+  ConstView table;  // cosines and sines of each row, shape [T, D]
+  View y;           // output, shape [T, N]
   int64_t T = 0;
   int64_t N = 0;
   int64_t H = 0;

@@ -78,9 +78,9 @@ TEST(RopeTable, LengthsOfOtherSequencesDoNotMatter) {
     rope_table_cpu(table_args(p, D, table.view()));
     const RopeFrequencies f = rope_frequencies(p, D);
     EXPECT_NE(f.frequency(1, D, 3), f.frequency(1, D, 9));
-    // Second token of the sequence with three tokens.
+    // Checks the second token of the sequence with three tokens.
     EXPECT_NEAR(table.load(1 * D + 1), std::cos(f.frequency(1, D, 3)), 1e-7);
-    // Second token of the sequence with nine tokens.
+    // Checks the second token of the sequence with nine tokens.
     EXPECT_NEAR(table.load(4 * D + 1), std::cos(f.frequency(1, D, 9)), 1e-7);
   }
 }

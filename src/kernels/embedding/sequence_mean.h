@@ -27,9 +27,9 @@
 namespace plimsoll {
 
 struct SequenceMeanFwdArgs {
-  ConstView x;           // shape [T, C]
-  ConstView cu_seqlens;  // i32 of shape [B + 1]
-  View y;                // shape [B, C]
+  ConstView x;           // input, shape [T, C]
+  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  View y;                // output, shape [B, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;
@@ -38,9 +38,9 @@ void sequence_mean_fwd_ref(const SequenceMeanFwdArgs& args);
 void sequence_mean_fwd_cpu(const SequenceMeanFwdArgs& args);
 
 struct SequenceMeanBwdArgs {
-  ConstView d_y;         // shape [B, C]
-  ConstView cu_seqlens;  // i32 of shape [B + 1]
-  View d_x;              // shape [T, C]
+  ConstView d_y;         // gradient of y, shape [B, C]
+  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  View d_x;              // output, the gradient of x, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t B = 0;

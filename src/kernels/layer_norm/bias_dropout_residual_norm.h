@@ -38,8 +38,8 @@ struct BiasDropoutResidualNormFwdArgs {
   ConstView gain;      // [C]
   ConstView beta;      // bias of the norm, shape [C]; null means zero
   View y;              // output, shape [T, C]
-  View x_hat;          // output, shape [T, C]; null if no backward pass follows
-  View rstd;           // output, shape [T]; null if no backward pass follows
+  View x_hat;          // output x_hat, shape [T, C]; null if no backward pass follows
+  View rstd;           // output rstd, shape [T]; null if no backward pass follows
   View sum;            // output s, shape [T, C]; null if no other op reads it
   int64_t T = 0;
   int64_t C = 0;
@@ -68,12 +68,12 @@ struct BiasDropoutResidualNormBwdArgs {
   ConstView x_hat;       // output of the forward pass, shape [T, C]
   ConstView rstd;        // [T]
   ConstView gain;        // [C]
-  ConstView d_sum_term;  // [T, C]: the gradient of s from other ops that read s; may be null
+  ConstView d_sum_term;  // gradient of s from other ops that read s, shape [T, C]; may be null
   View d_residual;       // output, the gradient of s, shape [T, C]; may be null
   View d_x;              // output, the gradient of x, shape [T, C]; may be null
-  View d_bias;           // output, shape [C]; may be null
-  View d_gain;           // output, shape [C]; may be null
-  View d_beta;           // output, shape [C]; may be null
+  View d_bias;           // output, the gradient of the bias, shape [C]; may be null
+  View d_gain;           // output, the gradient of the gain, shape [C]; may be null
+  View d_beta;           // output, the gradient of beta, shape [C]; may be null
   View scratch;          // scratch memory of bias_dropout_residual_norm_bwd_scratch_bytes(T, C) bytes
   int64_t T = 0;
   int64_t C = 0;

@@ -13,8 +13,8 @@ namespace plimsoll {
 // reference supports longer rows.
 inline constexpr int64_t kMaxNormColumns = 16384;
 
-// The largest number of columns that the CUDA kernels support. They store a row in the registers of a thread block of at most 512 threads,
-// eight elements per thread.
+// The largest number of columns that the CUDA kernels support. They store a row in the registers of a thread block: the backward kernel
+// eight elements in each of up to 512 threads, the forward kernel 32 elements in each of up to 128 threads.
 inline constexpr int64_t kMaxNormCudaColumns = 4096;
 
 // Returns how the backward kernel divides the rows: num_blocks thread blocks, two per multiprocessor of a large GPU, process about

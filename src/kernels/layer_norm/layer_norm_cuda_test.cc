@@ -44,9 +44,9 @@ std::vector<NormCase> cuda_norm_cases() {
 }
 
 // Returns one case for each variant of the kernels: elements loaded one by one and in vectors of 16 bytes, rows of one warp and of several
-// warps, one and several groups of warps per thread block, blocks of more threads, and parameters in fp32 and in the type of the rows. In
-// the backward pass, a block runs several iterations if a row has more than 1024 columns. In the forward pass it does so in the last case,
-// on GPUs of up to 170 multiprocessors.
+// warps, one and several groups of warps per thread block, blocks of up to 256 threads and of more, and parameters in fp32 and in the
+// type of the rows. In the backward pass, a block runs several iterations if a row has more than 1024 columns. In the forward pass it does
+// so in the last case, on GPUs of up to 170 multiprocessors.
 std::vector<NormCase> small_norm_cases() {
   std::vector<NormCase> cases;
   for (const DType dtype : cuda_types()) {

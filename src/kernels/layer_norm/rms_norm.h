@@ -44,7 +44,7 @@ struct RmsNormFwdArgs {
   ConstView gain;         // [C]
   ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
   View y;                 // output, shape [T, N]
-  View rstd;              // output, shape [T, H + G]; null if no backward pass follows
+  View rstd;              // output rstd, shape [T, H + G]; null if no backward pass follows
   double eps = 1e-6;
   ConstView residual = {};  // residual that is added to x, shape [T, N]; may be null
   View sum = {};            // output s, shape [T, N]
@@ -70,10 +70,10 @@ struct RmsNormBwdArgs {
   ConstView rstd;         // output of the forward pass, shape [T, H + G]
   View d_x;               // output, the gradient of x, shape [T, N]
   View d_gain;            // [C]
-  View d_second_gain;     // output, shape [C]; null if G is 0
+  View d_second_gain;     // output, the gradient of second_gain, shape [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;
-  // [T, N]: the gradient of s from other ops that read s; may be null; requires C = N.
+  // Gradient of s from other ops that read s, shape [T, N]; may be null; requires C = N.
   ConstView d_sum_term = {};
 };
 void rms_norm_bwd_ref(const RmsNormBwdArgs& args);

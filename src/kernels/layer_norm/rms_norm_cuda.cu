@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (group >= partials.num_blocks)
-    return;  // safe before barriers: surplus groups exist only if a group is one warp, which needs none
+    return;  // the threads miss no barrier: groups without work exist only if a group is one warp, whose sums need no barrier
   float sums[kPacks][N] = {};
   int slot = 0;
   for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
       gain.load<N>(c, factors);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        value.x[j][i] *= rstd;  // from here on x_hat
+        value.x[j][i] *= rstd;  // x is replaced by x_hat
         sums[j][i] = fmaf(from.x[j][i], value.x[j][i], sums[j][i]);
         from.x[j][i] *= factors[i];  // g
         product = fmaf(from.x[j][i], value.x[j][i], product);

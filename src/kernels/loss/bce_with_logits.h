@@ -32,7 +32,7 @@
 
 namespace plimsoll {
 
-// The number of elements of a row whose terms are added in fp32. The sums of these blocks are added in double.
+// The number of elements of a row that form a block. The terms of a block are added in fp32, and the sums of the blocks in double.
 inline constexpr int64_t kBceSumBlock = 256;
 
 struct BceWithLogitsFwdArgs {
@@ -60,7 +60,8 @@ struct BceWithLogitsBwdArgs {
 };
 
 // Returns a bound on the absolute error of the loss, given the mean of |x| + |x y| + 1 over the real elements. Each term takes at most 6
-// roundings of numbers of that size (exp and log1p are within 2 ulp each) and a chain of 256/4 + 3 additions.
+// roundings of numbers of that size (exp and log1p are within 2 ulp each) and a chain of kBceSumBlock + 3 additions,
+// the longest, which occurs if vectors have one lane.
 constexpr double bce_with_logits_fwd_error(double mean_magnitude) {
   return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) + 3.0) * mean_magnitude;
 }

@@ -179,7 +179,7 @@ class Chunks {
   LossPart part_;
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  // The key is the number of rows of a chunk, so there are at most two entries.
+  // The prepared matrix products, by the number of rows of a chunk. There are at most two entries: full chunks and the last chunk.
   std::map<int64_t, Prepared> prepared_;
   std::byte* scratch_ = nullptr;
   ChunkWeight w_of_logits_, w_of_d_x_;

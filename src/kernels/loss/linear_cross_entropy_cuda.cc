@@ -199,7 +199,7 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  // The key is the number of rows of a chunk, so there are at most two entries.
+  // The prepared matrix products, by the number of rows of a chunk. There are at most two entries: full chunks and the last chunk.
   std::map<int64_t, std::vector<Products>> prepared_;
 };
 

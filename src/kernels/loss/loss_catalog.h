@@ -42,7 +42,7 @@ struct LinearCrossEntropyProblem {
   constexpr bool is_divided() const { return columns.ranks > 0; }
 };
 
-// The results that one kernel of linear_cross_entropy computes: the loss; d_x; d_w and d_bias; or the loss and all gradients.
+// States the results that one kernel of linear_cross_entropy computes: the loss; d_x; d_w and d_bias; or the loss and all gradients.
 enum class LossPart : uint8_t { kLoss, kInput, kParameters, kEverything };
 constexpr bool computes_loss(LossPart part) {
   return part == LossPart::kLoss || part == LossPart::kEverything;
@@ -68,7 +68,7 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
 // The offset in bytes of each array in the scratch memory. An array that a kernel does not use has a size of 0 bytes.
 struct LinearCrossEntropyScratch {
   int64_t losses = 0;    // f64: on a CPU the sum of the losses so far, on a GPU the loss of each row
-  int64_t z_losses = 0;  // f64: the z-losses in the same form, if the loss has a z-loss
+  int64_t z_losses = 0;  // f64: the sum of the z-losses, or on a GPU the z-loss of each row
   int64_t narrow = 0;    // the logits of a chunk in the type of x, if the loss reads them in another type
   // Logits in the type that the loss reads: those of a chunk, or on a CPU one row per thread.
   int64_t wide = 0;

@@ -137,8 +137,8 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   }
 }
 
-// Tests rows that begin at multiples of 16 bytes although the number of classes is not a multiple of the elements of 16 bytes. The padding
-// between rows must not be read, and the gradients, the losses and the count must be those of the reference.
+// Tests rows that begin at multiples of 16 bytes although the number of classes is not a multiple of the number of elements in 16 bytes.
+// The padding between rows must not be read, and the gradients, the losses and the count must be those of the reference.
 void check_padded_rows(RowsAndColumns shape, int64_t stride, DType dtype, double z_coefficient) {
   Classified problem(shape, dtype);
   GuardedBuffer padded(tensor_name("padded", shape, dtype), dtype, shape.T * stride);
@@ -435,7 +435,7 @@ void check_bce(RowsAndColumns shape, DType dtype) {
   run_twice(gpu, {&loss, &d}, [&] {
     auto fwd = problem.fwd<BceWithLogitsFwdArgs>(on_gpu, gpu(loss), gpu(scratch));
     auto bwd = problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(d));
-    // Passes 0 by value, because the kernels must use the number of real rows in device memory.
+    // These values must have no effect, because the kernels must use the number of real rows in device memory.
     fwd.num_real_rows = bwd.num_real_rows = 0;
     bce_with_logits_fwd_cuda(fwd, gpu(problem.num_real), nullptr);
     bce_with_logits_bwd_cuda(bwd, gpu(problem.num_real), nullptr);

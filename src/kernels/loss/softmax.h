@@ -24,7 +24,7 @@
 
 namespace plimsoll {
 
-// The number of classes whose exponentials are added in fp32. The sums of these blocks are added in double.
+// The number of classes that form a block. The exponentials of a block are added in fp32, and the sums of the blocks in double.
 inline constexpr int64_t kSoftmaxSumBlock = 256;
 
 struct SoftmaxFwdArgs {

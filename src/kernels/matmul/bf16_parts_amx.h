@@ -58,10 +58,10 @@ struct PartsProduct {
   const std::byte* a = nullptr;  // the steps of a block of 32 rows, from split_rows_amx()
   const std::byte* b = nullptr;  // the steps of a block of 32 columns, from split_columns_amx()
   int64_t steps = 0;
-  float* c = nullptr;  // 32 rows of ldc elements each
+  float* c = nullptr;  // the block of C: 32 rows, ldc elements apart
   int64_t ldc = 0;
   PartsStart start = PartsStart::kZero;
-  const float* bias = nullptr;  // 32 elements; used only with PartsStart::kBias
+  const float* bias = nullptr;  // bias of the 32 columns; used only with PartsStart::kBias
 };
 
 // Computes c = a b, c = a b + bias or c += a b for one block of 32 x 32 elements, as `start` states.

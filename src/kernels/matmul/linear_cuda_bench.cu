@@ -192,8 +192,8 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   run_with(*own, o.y, addend);
   run_with(*library, o.z, addend);
   const bool right = near(o.y, o.z, rows * columns, name);
-  // If the addend is also the result, it changes with every call, so the results of the timed calls cannot be compared. The comparison
-  // above has compared y and z already.
+  // If the addend is also the result, it changes with every call, so the results of the timed calls cannot be compared. The
+  // results y (Plimsoll's kernel) and z (cuBLASLt) have therefore been compared before.
   const auto run = [&](CudaMatmul& matmul, const View& c) {
     run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
   };

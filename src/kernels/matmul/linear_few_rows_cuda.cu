@@ -50,9 +50,9 @@ constexpr int kTilesToStage = 4;
 constexpr int kFewRowsPadding = 32;
 // The shared memory of a multiprocessor that thread blocks may use. The rest is L1 cache.
 constexpr int64_t kFewRowsSharedBytes = 200 << 10;
-constexpr int kColumns = 16;        // rows of w, and therefore columns of y, per tile
-constexpr int kRowsPerProduct = 8;  // rows of x that one mma instruction multiplies
-constexpr int kTerms = 32;          // terms per group: eight for each of the four threads that share a row
+constexpr int kColumns = 16;        // number of rows of w, and therefore columns of y, per tile
+constexpr int kRowsPerProduct = 8;  // number of rows of x that one mma instruction multiplies
+constexpr int kTerms = 32;          // number of terms per group: eight for each of four threads
 static_assert(kTerms == kCudaFewRowsTerms);
 // The distance of two rows of sums in shared memory. With this distance, the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
@@ -146,7 +146,7 @@ __device__ __forceinline__ float activate(Activation activation, float x) {
 template <typename T>
 __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
   constexpr int kN = cuda::kPack<T>;
-  constexpr int kBatch = 4;  // vectors that a thread loads before it uses the first one
+  constexpr int kBatch = 4;  // number of vectors that a thread loads before it uses the first one
   __shared__ float slots[2][kWarps];
   const int thread = static_cast<int>(threadIdx.y * 32 + threadIdx.x);
   const int warps = args.rows >= 8 ? 1 : (args.rows > 2 ? (args.rows > 4 ? 1 : 2) : (args.rows > 1 ? 4 : 8));
@@ -233,7 +233,7 @@ __device__ void normalize_rows(const FewRowsArgs& args, T* rows, int stride) {
 // The shared memory of a thread block. The rows of x, if they are copied, follow it.
 template <int kTiles, Rows kRows>
 struct Shared {
-  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // per group of terms, two vectors for each thread
+  uint4 w[kWarps][kGroupsAhead<kTiles, kRows>][2][32];  // w: per group of terms, two vectors for each thread
   float sums[2][kWarps][kRowsPerProduct * kTiles][kSumStride];
 };
 

@@ -77,7 +77,7 @@ TEST(LinearNorm, NormalizesTheSum) {
     for (size_t i = 0; i < values.size(); ++i) buffer.view().store(static_cast<int64_t>(i), values[i]);
   };
   set(x, {2, 1});
-  set(w, {1, -2, 0, 1});  // so that x w^T = (0, 1)
+  set(w, {1, -2, 0, 1});  // x w^T is then (0, 1)
   set(bias, {0.5, 1});
   set(residual, {0.5, 1});
   set(gain, {3, 5});

@@ -19,13 +19,13 @@ inline constexpr int kRows = static_cast<int>(kLinearTileRows),
                      kColumns = static_cast<int>(kLinearTileColumns);
 inline constexpr int kStageTerms = 64;
 inline constexpr int kStagesOfPart = static_cast<int>(kLinearTerms) / kStageTerms;
-inline constexpr int kParts = 4;  // parts into which a finished tile is divided, 64 columns each
+inline constexpr int kParts = 4;  // number of parts of a finished tile, 64 columns each
 inline constexpr uint32_t kStages = 4;
 inline constexpr uint32_t kRowBytes = kStageTerms * 2;
 inline constexpr uint32_t kStageBytes = (kRows + kColumns) * kRowBytes;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
-inline constexpr int kBoxRows = 16;  // rows of y per box (a buffer in shared memory); each warp has two boxes
+inline constexpr int kBoxRows = 16;  // number of rows of y per box, a buffer in shared memory
 inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
 // The layout of shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, which signals that an
 // addend has arrived.

@@ -36,7 +36,7 @@ namespace plimsoll {
 
 struct MatmulArgs {
   ConstView a;
-  ConstView b;     // row-major, or the output of pack_b(), whose elements have the type of A
+  ConstView b;     // B, row-major, or the output of pack_b(), whose elements have the type of A
   ConstView bias;  // bias, shape [n]; null if the problem has none
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;

@@ -338,7 +338,7 @@ TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
     problem.isa = CpuIsa::kAmx;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       problem.a = problem.c = dtype;
-      problem.cpu_products = CpuProducts::kLibrary;  // select_kernel() must ignore this value
+      problem.cpu_products = CpuProducts::kLibrary;  // must have no effect on select_kernel()
       const Selection selection = select_kernel(asked_of(problem, {.num_threads = 3, .isa = CpuIsa::kAmx}));
       ASSERT_NE(selection.row, nullptr);
       problem.cpu_products = preferred_cpu_products(problem);

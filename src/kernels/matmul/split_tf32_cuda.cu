@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
                          uint32_t columns, bool low_first) {
   constexpr uint32_t kWidth = kVectors ? 4 : 1;
   constexpr uint32_t kAcross = kTile / kWidth;    // number of adjacent threads along a row of the tile
-  constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile that all threads process at a time
+  constexpr uint32_t kDown = kThreads / kAcross;  // number of rows that all threads process at a time
   __shared__ float tile[kTile][kTile + 1];  // indexed [column][row]; the odd stride avoids bank conflicts
   const uint32_t across = threadIdx.x % kAcross * kWidth;
   const uint32_t down = threadIdx.x / kAcross;

@@ -20,7 +20,8 @@ bool is_tf32(float x) {
 TEST(SplitTf32, KnownNumbers) {
   EXPECT_EQ(split_tf32(1.0f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f).low, 0.0f);
-  // A number halfway between two TF32 numbers must round to the even one. The low part is negative if that is the larger one.
+  // A number halfway between two TF32 numbers must round to the even one. The low part is negative if the number
+  // is rounded up.
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).low, 0x1p-11f);
   EXPECT_EQ(split_tf32(1.0f + 0x3p-11f).high, 1.0f + 0x1p-9f);

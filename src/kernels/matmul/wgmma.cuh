@@ -7,7 +7,7 @@
 
 namespace plimsoll::wgmma {
 
-inline constexpr int kWarpgroup = 128;  // number of threads
+inline constexpr int kWarpgroup = 128;  // number of threads of a warpgroup
 
 // Returns the descriptor of a tile of rows of 64 16-bit elements in which chunk c of 16 bytes of row r is stored at position c ^ r % 8. PTX
 // calls this layout a 128-byte swizzle. Groups of eight rows are 1024 bytes apart. Requires: the tile begins at a multiple of 1024 bytes.

@@ -67,7 +67,7 @@ struct AdafactorArgs {
   ConstView learning_rate = {};     // one element: the learning rate of this step
   ConstView step = {};              // one i64 element: the step number, 1 for the first update
   ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
-  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  ConstView finite = {};            // optional, one element: the finite flag; if it is 0, nothing is updated
   double epsilon1 = 1e-30;
   double epsilon2 = 1e-3;
   double clip_threshold = 1.0;  // the clipping threshold must be positive

@@ -37,7 +37,7 @@ struct AdagradArgs {
   ConstView learning_rate = {};     // one element: the learning rate of this step
   ConstView step = {};              // one i64 element: the step number, 1 for the first update
   ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
-  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  ConstView finite = {};            // optional, one element: the finite flag; if it is 0, nothing is updated
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;

@@ -41,7 +41,7 @@ struct AdamwArgs {
   ConstView learning_rate = {};     // one element: the learning rate of this step
   ConstView step = {};              // one i64 element: the step number, 1 for the first update
   ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
-  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  ConstView finite = {};            // optional, one element: the finite flag; if it is 0, nothing is updated
   double beta1 = 0.9;               // beta1 must be in [0, 1)
   double beta2 = 0.999;             // beta2 must be in [0, 1)
   double epsilon = 1e-8;

@@ -28,8 +28,9 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   for (int decade = 0; decade < 7; ++decade) {
     const int bins = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Returns the limit between two bins. It is computed from the nearer end of the range, so that both ends are exact, and the product is
-    // not rounded before it is added.
+    // Divides the range from 0.1 to 1 into bins of equal width; each code represents the middle of a bin, times the scale. Returns the
+    // lower limit of bin i. It is computed from the nearer end of the range, so that both ends are exact, and the product is not rounded
+    // before it is added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
@@ -109,7 +110,7 @@ uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 // in double, and round numbers to the codes of that block.
 struct EightBitState {
   View codes = {};   // u8
-  View absmax = {};  // one element per quantization block, f32 or f64
+  View absmax = {};  // largest magnitude of each quantization block, f32 or f64
   EightBitSign sign = EightBitSign::kSigned;
 };
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);

@@ -316,7 +316,7 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
     EightBitList list("eight_bit_zero", DType::kF32, {300});
     list.fill();
     start_fixture(list);
-    list.param(0).fill(0.0);  // zeros, which weight decay does not change
+    list.param(0).fill(0.0);  // weight decay does not change parameters that are zero
     list.grad(0).fill(0.0);
     // Runs step 2, because SGD reads its momentum only from the second step on.
     update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});

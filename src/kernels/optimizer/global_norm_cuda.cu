@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   // number of elements whose squares are added in fp32
-constexpr int kGroups = 4;  // number of such groups that a thread loads before it uses the first one
+constexpr int kGroups = 4;  // number of groups of kGroup elements that a thread loads at a time
 constexpr int kChunk = kThreads * kGroup * kGroups;
 constexpr int kFinishThreads = 1024;
 
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kThreads)
 struct NormOutputs {
   Scalar norm;
   OptionalScalar loss;
-  Scalar finite;  // its address is null if no caller needs the finite flag
+  Scalar finite;  // the finite flag; its address is null if the caller does not need it
   int64_t* first_bad;
 };
 

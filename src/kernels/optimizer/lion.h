@@ -36,7 +36,7 @@ struct LionArgs {
   ConstView learning_rate = {};     // one element: the learning rate of this step
   ConstView step = {};              // one i64 element: the step number, needed only for stochastic rounding
   ConstView clip_coefficient = {};  // optional, one element: the factor of all gradients (1 if absent)
-  ConstView finite = {};            // optional, one element: if it is 0, nothing is updated
+  ConstView finite = {};            // optional, one element: the finite flag; if it is 0, nothing is updated
   double beta1 = 0.9;               // beta1 must be in [0, 1)
   double beta2 = 0.99;              // beta2 must be in [0, 1)
   double weight_decay = 0.0;

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  // Assigns a constant, so that the compiler removes the branches that depend on it.
+  // has_buffer is a constant here, so that the compiler removes the branches that depend on it.
   step.has_buffer = kMoments == Moments::kSome;
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }

@@ -74,7 +74,7 @@ inline RandomSite noise_of_second_moment(RandomSite noise) {
   return noise;
 }
 
-// The smallest number of elements by which a tensor is divided between tasks.
+// If a tensor is divided between tasks, each task begins at a multiple of this number of elements.
 inline constexpr int64_t kTensorGrain = 1024;
 // Number of elements per task. Tasks are longer if the list has more than kMaxTensorTasks times as many elements.
 inline constexpr int64_t kTensorTaskElements = 16384;

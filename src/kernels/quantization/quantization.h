@@ -44,9 +44,9 @@ std::span<const float, 256> scale_numbers();
 struct QuantizeArgs {
   ConstView w;         // the weights, shape [rows, columns], any floating type
   View codes;          // u8
-  View scales;         // f32, or u8 with double quantization
+  View scales;         // absmax per block (8 bits: per row): f32, or u8 codes with double quantization
   View second_scales;  // f32
-  View offset;         // f32, one element
+  View offset;         // the mean of the absmax values, f32, one element
   int64_t rows = 0;
   int64_t columns = 0;
   QuantizedFormat format = QuantizedFormat::kNf4;
@@ -58,8 +58,8 @@ void quantize_weight(const QuantizeArgs& args);
 struct DequantizeArgs {
   ConstView codes;
   ConstView scales;
-  ConstView second_scales;  // null without double quantization
-  ConstView offsets;        // null without double quantization
+  ConstView second_scales;  // absmax of each block of absmax codes; null without double quantization
+  ConstView offsets;        // mean of the absmax values of each part; null without double quantization
   View w;                   // output, shape [rows, columns]; f32, bf16 or f16; f64 only for the reference
   int64_t rows = 0;
   int64_t columns = 0;

@@ -29,10 +29,10 @@ enum class ScaleQuantization : uint8_t { kNone, kDouble };
 
 // The number of elements in each array of a quantized matrix.
 struct QuantizedSizes {
-  int64_t codes = 0;          // elements are bytes
-  int64_t scales = 0;         // elements are fp32 numbers, or bytes with double quantization
-  int64_t second_scales = 0;  // elements are fp32 numbers; 0 without double quantization
-  int64_t offsets = 0;        // elements are fp32 numbers; 0 without double quantization
+  int64_t codes = 0;          // number of bytes of codes
+  int64_t scales = 0;         // number of absmax values: fp32, or one byte with double quantization
+  int64_t second_scales = 0;  // number of scales of the absmax codes, in fp32; 0 without double quantization
+  int64_t offsets = 0;        // number of means of absmax values, in fp32; 0 without double quantization
 };
 
 // Returns the sizes of the arrays of a matrix that consists of `parts` separately quantized groups of rows. Requires: `parts` divides the

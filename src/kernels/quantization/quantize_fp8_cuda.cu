@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     if (out.known != nullptr) out.scale[1] = out.known[1];
   }
   const float inverse = __fdiv_rn(1.0f, scale);
-  uint32_t codes[2][kRowsOfThread];  // indexed [half of the thread's eight columns][row]
+  uint32_t codes[2][kRowsOfThread];  // four codes per word, indexed [half of the thread's eight columns][row]
 #pragma unroll
   for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll

@@ -107,7 +107,7 @@ struct AttentionRounding {
 // The largest error that attention.h allows, for each element of the results.
 struct AttentionBounds {
   std::vector<double> o, lse;
-  std::vector<double> d_q, d_k, d_v;  // [T, H, D] for q and [T, G, D] for k and v
+  std::vector<double> d_q, d_k, d_v;  // shape [T, H, D] for q and [T, G, D] for k and v
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
 // Returns the largest errors that attention.h allows for the *_cpu functions and tensors of this type.

@@ -19,7 +19,7 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 
 // gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|.
-// The small quantities are computed directly. The comparison is false for NaN, so NaN is passed through.
+// The products with Phi and phi are computed directly, not as differences. Comparisons with NaN are false, so NaN is passed through.
 struct GeluForm {
   static HWY_INLINE F32Vec value(F32Vec x) {
     const F32Tag d;
@@ -58,7 +58,7 @@ HWY_INLINE Gate gate_of(F32Vec cut, F32Vec y) {
   const F32Vec gate = reciprocal(hn::Add(e, hn::Set(d, 1.0f)));
   return {cut, hn::IfThenElseZero(hn::Lt(y, edge), gate), hn::IfThenElseZero(hn::Lt(hn::Neg(edge), y), e)};
 }
-// Returns gate + x * gate * (1 - gate) * v'(x). The comparison is false for NaN, so NaN is passed through.
+// Returns gate + x * gate * (1 - gate) * v'(x). For NaN, x == x is false, so NaN is passed through.
 HWY_INLINE F32Vec gated_slope(F32Vec x, const Gate& g, F32Vec d_v) {
   const F32Vec d_gate = hn::Mul(hn::Mul(hn::Mul(g.e, g.gate), g.gate), d_v);
   return hn::IfThenElse(hn::Eq(x, x), hn::MulAdd(g.x, d_gate, g.gate), x);

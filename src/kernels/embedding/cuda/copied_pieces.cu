@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::fence_barriers();
   }
-  // The code above does not read data of other kernels, so it may run while the previous launch still runs.
+  // The code above does not read results of other kernels, so it may run while the previous launch still runs.
   wait_for_launch_before();
   let_next_launch_begin();
   __syncthreads();

@@ -8,8 +8,9 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Returns the number of tokens per piece for the kernel that loads gradient rows into registers. Pieces are so long that a large batch has
-// 1024 of them. This occupies every multiprocessor, and the sums of the pieces have few bytes compared with the data that is read.
+// Returns the number of tokens per piece for the kernel that loads gradient rows into registers. The number is doubled, up to
+// kMostLoadedTokens, until there are at most 1024 pieces. These occupy every multiprocessor, and the sums of the pieces have few bytes
+// compared with the data that is read.
 int tokens_of_loaded_piece(int64_t T) {
   int64_t tokens = kEmbeddingPiece;
   while (tokens < kMostLoadedTokens && ceil_div(T, tokens) > 1024) tokens *= 2;

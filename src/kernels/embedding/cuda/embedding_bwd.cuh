@@ -17,9 +17,9 @@ struct SortedTokens {
 };
 
 struct EmbeddingBwd {
-  ConstView d_x = {};  // shape [T, C]
+  ConstView d_x = {};  // gradient of the sums of rows, shape [T, C]
   SortedTokens sorted = {};
-  float* d_table = nullptr;  // shape [num_rows, C]: rows [first_row, first_row + num_rows) of the table
+  float* d_table = nullptr;  // gradient of num_rows rows of the table from first_row on, shape [num_rows, C]
   int64_t T = 0;
   int64_t C = 0;
   int64_t V = 0;  // number of rows of the table

@@ -27,7 +27,7 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
 // terms of an id are always added in the same order.
 struct Pieces {
   SortedTokens sorted;
-  float* partials;  // shape [pieces, 2, stride]: the sums that join_pieces.cu adds
+  float* partials;  // the sums that join_pieces.cu adds, shape [pieces, 2, stride]
   int64_t stride;
   int64_t T, C;
   int64_t padding_id;

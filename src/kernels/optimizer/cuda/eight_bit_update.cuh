@@ -92,7 +92,7 @@ struct EightBitShared {
 };
 
 // Updates all quantization blocks of the tensors of a table. A warp loads the operands of its next quantization block while it computes the
-// current one. The caller may write shared.step shortly before the call, because the function contains a barrier before it reads it.
+// current one. The caller may write shared.step shortly before the call, because the function reads it only after a barrier.
 // `noise` draws the random numbers of the first tensor of the list; the random numbers of the other tensors have the following sites.
 template <class Param, class Grad, bool kHasV, class Table, class Step>
 __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitShared<kHasV, Step>& shared,
