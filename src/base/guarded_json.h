@@ -127,8 +127,8 @@ class JsonTree : public JsonEvents {
   bool close();
 
   Json root_;
-  std::vector<Json*>
-      open_;  // containers that are open, the innermost last; a container does not grow while one inside it is open, so the pointers stay valid
+  // The containers that are open, the innermost last. A container does not grow while one inside it is open, so the pointers stay valid.
+  std::vector<Json*> open_;
   Json* slot_ = nullptr;  // the value of the last key
 };
 

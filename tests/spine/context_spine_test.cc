@@ -28,7 +28,7 @@ using testing::TinyCase;
 
 constexpr RankMesh kContextPair{.size = 2, .tensor_size = 2};
 
-// All cases draw dropout where their architecture has it, so that a random draw with a wrong number changes the results. Batches have 17 or fewer
+// All cases draw dropout where their architecture has it, so that a random draw with a wrong number changes the results. Batches have at most 17
 // tokens in buckets of multiples of 16 or 32 rows, so that the last rank has rows of padding, and of four ranks two have nothing else.
 std::vector<NamedCase> context_cases() {
   TinyCase bert = classifier();
