@@ -94,6 +94,12 @@ def add_tables(seeds):
                 seeds.add("io_data_documents_fuzz", text, bytes([kind + 8 + 32, size]))
 
 
+def add_json(seeds):
+    configurations = [path.read_text() for path in sorted(MODELS.glob("*/config.json"))[:5]]
+    for text in JSON_TEXTS + INDEXES + configurations + [text for choice, text in ARGUMENTS if choice % 3 != 2]:
+        seeds.add("base_guarded_json_fuzz", text)
+
+
 def add_tokenizers(seeds):
     text = b"\x1eThe caf\xc3\xa9 isn't 12 na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 [MASK] \xf0\x9f\x98\x80"
     for path in sorted(MODELS.glob("*/tokenizer.json")) + [ROOT / "src/io/text/fixtures/bert/tokenizer.json"]:
@@ -170,7 +176,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     seeds = Seeds(pathlib.Path(sys.argv[1]))
-    for add in (add_tables, add_tokenizers, add_checkpoints, add_models, add_hub):
+    for add in (add_json, add_tables, add_tokenizers, add_checkpoints, add_models, add_hub):
         add(seeds)
     print("fuzz: seed inputs of", ", ".join(f"{name} {count}" for name, count in sorted(seeds.counts.items())))
 

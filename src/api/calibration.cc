@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "hardware/cpu_target.h"
 #include "plimsoll/experiments.h"
 #include "run/caches.h"

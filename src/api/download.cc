@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "io/ckpt/model_folder.h"
 #include "io/hub/hub_cache.h"
 #include "io/hub/snapshot_download.h"

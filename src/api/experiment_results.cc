@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "device/cpu/cpu_features.h"
 #include "device/monitor/host.h"
 #include "device/monitor/nvml.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "api/plan_report.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "generate/text_generator.h"
@@ -41,7 +41,8 @@ GenerationSettings settings_of(const Arguments& arguments, const RunSetup& setup
   GenerationSettings settings;
   const ModelConfig& config = setup.model.config;
   // transformers takes these tokens from config.json if there is no generation_config.json.
-  const Json model = config.source.json.empty() ? Json::object() : Json::parse(config.source.json);
+  const Json model =
+      config.source.json.empty() ? Json::object() : parse_json(config.source.json, "config.json");
   Json tokens = Json::object();
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id"}) {
     if (const auto found = model.find(key); found != model.end() && !found->is_null()) tokens[key] = *found;
@@ -192,7 +193,7 @@ namespace {
 
 // Returns the messages of a prompt of --chat: a JSON list of messages, or else one message of the user.
 std::vector<ChatMessage> chat_of(const std::string& prompt) {
-  const Json list = Json::parse(prompt, nullptr, false);
+  const Json list = find_json(prompt);
   const bool is_list = list.is_array() && !list.empty() &&
                        std::ranges::all_of(list, [](const Json& message) { return message.is_object(); });
   if (is_list) return parse_messages(prompt);
@@ -466,7 +467,7 @@ std::vector<std::string> prompts_of(TextFile file, PromptForm form) {
       prompts.push_back(line);
       continue;
     }
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = find_json(line);
     std::optional<std::string> prompt;
     try {
       prompt = prompt_of(row, form);
@@ -499,7 +500,7 @@ std::vector<std::string> read_prompt_file(const std::string& path, PromptForm fo
 
 std::string with_message(const std::string& conversation, const std::string& role,
                          const std::string& content) {
-  Json list = conversation.empty() ? Json::array() : Json::parse(conversation, nullptr, false);
+  Json list = conversation.empty() ? Json::array() : find_json(conversation);
   if (!list.is_array())
     throw_error(ErrorCode::kUsage, "a conversation should be a JSON list of messages, found {}",
                 conversation.substr(0, 40));

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "device/monitor/nvml.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/experiments.h"

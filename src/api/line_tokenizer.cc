@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/disguised_file.h"
+#include "base/guarded_json.h"
 #include "base/utf8.h"
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
@@ -71,7 +72,7 @@ std::string LineTokenizer::encode_for_people(std::string_view line) const {
 }
 
 std::string LineTokenizer::decode(std::string_view line, DecodedTokens tokens) const {
-  const nlohmann::json document = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json document = find_json(line);
   const nlohmann::json* list = &document;
   if (document.is_object() && document.contains("ids")) list = &document.at("ids");
   std::vector<int32_t> ids;

@@ -14,8 +14,9 @@
 
 #include "arguments/value.h"
 #include "base/check.h"
-#include "base/counting_iterator.h"
 #include "base/disguised_file.h"
+#include "base/guarded_json.h"
+#include "base/text_position.h"
 #include "base/utf8.h"
 
 namespace plimsoll {
@@ -26,40 +27,8 @@ using Json = nlohmann::ordered_json;
 // The key "$schema" names the schema by which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
-constexpr int kMaxDepth = 32;
-constexpr uintmax_t kMaxFileBytes = uintmax_t{16} << 20;
-
-// A position in a text. Lines and columns count from 1, columns in code points.
-struct Position {
-  size_t line = 1;
-  size_t column = 1;
-};
-
-Position position_of(std::string_view text, size_t offset) {
-  Position position;
-  for (const char byte : text.substr(0, offset)) {
-    if (byte == '\n') {
-      ++position.line;
-      position.column = 1;
-    } else if (!is_utf8_continuation(byte)) {
-      ++position.column;
-    }
-  }
-  return position;
-}
-
-// Returns the line up to and including the byte at the offset, shortened at the start if it is long.
-std::string line_until(std::string_view text, size_t offset) {
-  constexpr size_t kShown = 40;
-  text = text.substr(0, offset + 1);
-  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  // In the first line find_last_of() is npos, and npos + 1 is 0.
-  text.remove_prefix(text.find_last_of('\n') + 1);
-  const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
-  size_t begin = std::max(first, text.size() - std::min(kShown, text.size()));
-  while (begin < text.size() && is_utf8_continuation(text[begin])) ++begin;
-  return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
-}
+// The rules of settings in JSON. The depth also holds for YAML.
+constexpr JsonRules kSettingsRules{.max_depth = 32, .max_bytes = int64_t{16} << 20};
 
 // The text of a file and its name for messages. Messages contain line numbers if the user can look lines up.
 class Source {
@@ -70,24 +39,24 @@ class Source {
   std::string at_line(size_t line) const {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
-  std::string at_offset(size_t offset) const { return at_line(position_of(text_, offset).line); }
-  // Returns the start of a message about a syntax error, with line and column.
+  std::string at_offset(size_t offset) const { return at_line(position_in(text_, offset).line); }
+  // Returns the start of a message about a byte, with line and column.
   std::string at_character(size_t offset) const {
-    const Position position = position_of(text_, offset);
+    const TextPosition position = position_in(text_, offset);
     return lines_ == SourceLines::kSay
                ? fmt::format("{}:{}:{}", name_, position.line, position.column)
                : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
   }
-  // Refuses NUL bytes and invalid UTF-8. Errors: kUsage.
-  void require_text(std::string_view language) const {
+  // Refuses NUL bytes and invalid UTF-8 in YAML. Errors: kUsage.
+  void require_text() const {
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
-      throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
-                  at_character(nul), language);
+      throw_error(ErrorCode::kUsage, "{}: not YAML: a NUL byte (0x00); a file of settings is text in UTF-8",
+                  at_character(nul));
     }
     if (const size_t at = find_invalid_utf8(text_); at < text_.size()) {
       throw_error(ErrorCode::kUsage,
-                  "{}: not {}: byte 0x{:02X} is not valid UTF-8; save the file of settings as UTF-8",
-                  at_character(at), language, static_cast<unsigned>(static_cast<unsigned char>(text_[at])));
+                  "{}: not YAML: byte 0x{:02X} is not valid UTF-8; save the file of settings as UTF-8",
+                  at_character(at), static_cast<unsigned>(static_cast<unsigned char>(text_[at])));
     }
   }
   std::string_view text() const { return text_; }
@@ -98,38 +67,37 @@ class Source {
   SourceLines lines_;
 };
 
-// Throws the error for text that is not valid JSON. The library's message is "... while parsing value -
-// unexpected '}'; last read: '...'; expected ..." after a number and a position; the text that was last read
-// is taken from the source instead. `num_taken` is the number of bytes that were read, `key` the last
-// setting.
-[[noreturn]] void fail_json(const Source& source, size_t num_taken, const std::string& key,
-                            const Json::exception& error) {
-  const std::string_view text = source.text();
-  const size_t at = num_taken == 0 ? 0 : std::min(num_taken, text.size()) - (num_taken > text.size() ? 0 : 1);
-  std::string what = error.what();
-  constexpr int kNumberOverflow = 406;
-  if (error.id == kNumberOverflow) {
-    const size_t begin = what.find('\'');
-    throw_error(
-        ErrorCode::kUsage, "{}: {}: expected a number of at most 1.8e308, got {}", source.at_offset(at), key,
-        begin == std::string::npos ? what : in_quotes(what.substr(begin + 1, what.size() - begin - 2)));
-  }
-  if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
-  if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
-    const size_t end = what.find("; expected ", begin);
-    const size_t from = begin >= 2 ? begin - 2 : begin;  // includes the separator "; " before it
-    what.erase(from, end == std::string::npos ? std::string::npos : end - from);
-  }
-  throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,
-              line_until(text, at));
-}
-
 // Returns a key for a message. A key longer than any name of a setting is shortened.
 std::string_view shown(const std::string& key) {
   size_t end = std::min<size_t>(key.size(), 64);
   while (end < key.size() && is_utf8_continuation(key[end])) --end;
   return std::string_view(key).substr(0, end);
 }
+
+// Builds the tree of a text of settings, and notes where each setting is.
+class SettingsTree : public JsonTree<Json> {
+ public:
+  explicit SettingsTree(const Source& source) : source_(source) {}
+
+  bool key(std::string& name) override {
+    if (depth() == 1) {
+      last_setting_ = name;
+      const auto [before, is_new] = offsets_.emplace(name, offset());
+      if (!is_new) {
+        return refuse(fmt::format("{}: the key occurs twice, first on line {}; keep one", shown(name),
+                                  position_in(source_.text(), before->second).line));
+      }
+    }
+    return JsonTree::key(name);
+  }
+  const std::string& last_setting() const { return last_setting_; }
+  std::string place_of(const std::string& setting) const { return source_.at_offset(offsets_.at(setting)); }
+
+ private:
+  const Source& source_;
+  std::map<std::string, size_t> offsets_;
+  std::string last_setting_;
+};
 
 // Returns the offset of the last byte of a line.
 size_t end_of_line(std::string_view text, size_t line) {
@@ -142,10 +110,10 @@ size_t end_of_line(std::string_view text, size_t line) {
 // can form a cycle or grow exponentially.
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
-  if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
+  if (depth > kSettingsRules.max_depth || ++num_nodes > kMaxNodes) {
     throw_error(ErrorCode::kUsage,
                 "{}: nested deeper than {} levels or more than {} values, which no setting needs", where,
-                kMaxDepth, kMaxNodes);
+                kSettingsRules.max_depth, kMaxNodes);
   }
   if (node.IsScalar()) return Json(node.Scalar());
   if (node.IsSequence()) {
@@ -214,11 +182,11 @@ std::string read_argument_text(const std::string& path, std::string_view name) {
                 std::filesystem::exists(status) ? "it is not a file" : "the file does not exist");
   }
   const uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > kMaxFileBytes) {
+  if (!error && std::cmp_greater(size, kSettingsRules.max_bytes)) {
     throw_error(ErrorCode::kUsage,
                 "{}: a file of settings may have at most {} bytes, but this one has {}; check that it is the "
                 "right file",
-                name, kMaxFileBytes, size);
+                name, kSettingsRules.max_bytes, size);
   }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -243,37 +211,13 @@ std::vector<Assignment> read_argument_file(const std::string& path) {
 
 std::vector<Assignment> read_argument_json(std::string_view text, std::string_view name, SourceLines lines) {
   const Source source(name, text, lines);
-  source.require_text("JSON");
-  struct Key {
-    size_t offset = 0;
-    std::string place;
-  };
-  std::map<std::string, Key> keys;
-  std::string last_key;
-  size_t num_taken = 0;
-  const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    const size_t at = num_taken == 0 ? 0 : num_taken - 1;
-    if (depth > kMaxDepth) {
-      throw_error(ErrorCode::kUsage, "{}: nested deeper than {} levels, which no setting needs",
-                  source.at_offset(at), kMaxDepth);
-    }
-    if (event != Json::parse_event_t::key || depth != 1) return true;
-    last_key = parsed.get<std::string>();
-    const std::string place = source.at_offset(at);
-    const auto [before, is_new] = keys.emplace(last_key, Key{at, place});
-    if (!is_new) {
-      throw_error(ErrorCode::kUsage, "{}: {}: the key occurs twice, first on line {}; keep one", place,
-                  shown(last_key), position_of(text, before->second.offset).line);
-    }
-    return true;
-  };
-  Json document;
-  try {
-    document = Json::parse(CountingIterator(text.data(), &num_taken),
-                           CountingIterator(text.data() + text.size(), &num_taken), watch);
-  } catch (const Json::exception& error) {
-    fail_json(source, num_taken, std::string(shown(last_key)), error);
+  SettingsTree tree(source);
+  if (const auto fault = read_json(text, kSettingsRules, tree)) {
+    const bool names_setting = fault->kind == JsonFaultKind::kNumber && !tree.last_setting().empty();
+    throw_error(ErrorCode::kUsage, "{}: {}{}{}", source.at_character(fault->offset),
+                names_setting ? shown(tree.last_setting()) : "", names_setting ? ": " : "", fault->reason);
   }
+  Json document = tree.take();
   if (!document.is_object()) {
     throw_error(ErrorCode::kUsage, "{}: expected one object of settings, got a JSON {}",
                 source.at_offset(std::min(text.find_first_not_of(" \t\r\n"), text.size())),
@@ -282,15 +226,16 @@ std::vector<Assignment> read_argument_json(std::string_view text, std::string_vi
   std::vector<Assignment> layer;
   for (auto& [key, value] : document.items()) {
     if (key == kSchemaKey) continue;
-    const std::string& place = keys.at(key).place;
-    layer.push_back({key, fmt::format("{}: {}", place, shown(key)), std::move(value), false, place});
+    std::string place = tree.place_of(key);
+    layer.push_back(
+        {key, fmt::format("{}: {}", place, shown(key)), std::move(value), false, std::move(place)});
   }
   return layer;
 }
 
 std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view name) {
   const Source source(name, text, SourceLines::kSay);
-  source.require_text("YAML");
+  source.require_text();
   constexpr std::string_view kExpected = "expected lines of `setting: value`";
   const auto line_of = [](const YAML::Mark& mark) { return static_cast<size_t>(std::max(mark.line, 0)) + 1; };
   std::vector<Assignment> layer;

@@ -146,25 +146,24 @@ TEST(ArgumentFile, EveryFaultOfAJsonFileNamesItsLine) {
   EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n\n  \"learning_rat\": 1\n}\n"),
             "a.json:4: learning_rat: unknown setting, did you mean 'learning_rate'?");
   EXPECT_EQ(file_error("a.json", "{\n  \"learning_rate\": 1e400\n}\n"),
-            "a.json:2: learning_rate: expected a number of at most 1.8e308, got '1e400'");
+            "a.json:2:24: learning_rate: expected a number of at most 1.8e308, got '1e400'");
   EXPECT_EQ(file_error("a.json", "{\n  \"adam_beta1\": 2\n}\n"), "a.json:2: adam_beta1: 2 is outside [0, 1)");
   EXPECT_EQ(file_error("a.json", "{\n  \"optim_args\":\n    {\"a\": [1]}\n}\n"),
             "a.json:2: optim_args.a: expected a number, a flag or a text, got a list");
   EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n  \"seed\": 2\n}\n"),
-            "a.json:3: seed: the key occurs twice, first on line 2; keep one");
+            "a.json:3:8: seed: the key occurs twice, first on line 2; keep one");
   EXPECT_EQ(file_error("a.json", "{\n  \"deepspeed\": " + std::string(100, '[')),
-            "a.json:2: nested deeper than 32 levels, which no setting needs");
+            "a.json:2:47: nested deeper than 32 levels");
   EXPECT_EQ(file_error("a.json", "\n\n[1]"), "a.json:3: expected one object of settings, got a JSON array");
   EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n}\n"),
-            "a.json:3:1: not JSON: unexpected '}'; expected string literal, in '}'");
+            "a.json:3:1: not valid JSON: unexpected '}'; expected string literal, in '}'");
   EXPECT_EQ(file_error("a.json", "{\n  \"seed\": NaN\n}\n"),
-            "a.json:2:11: not JSON: invalid literal, in '\"seed\": N'");
+            "a.json:2:11: not valid JSON: invalid literal, in '\"seed\": N'");
   EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1"),
-            "a.json:2:11: not JSON: unexpected end of input; expected '}', in '\"seed\": 1'");
+            "a.json:2:11: not valid JSON: unexpected end of input; expected '}', in '\"seed\": 1'");
   EXPECT_EQ(file_error("a.json", "{\n \"run_name\": \"a\xff\"}"),
-            "a.json:2:16: not JSON: byte 0xFF is not valid UTF-8; save the file of settings as UTF-8");
-  EXPECT_EQ(file_error("a.json", std::string("{}\n\0", 4)),
-            "a.json:2:1: not JSON: a NUL byte (0x00); a file of settings is text in UTF-8");
+            "a.json:2:16: not valid JSON: byte 0xFF is not valid UTF-8");
+  EXPECT_EQ(file_error("a.json", std::string("{}\n\0", 4)), "a.json:2:1: not valid JSON: a NUL byte (0x00)");
 }
 
 TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
@@ -203,16 +202,16 @@ TEST(ArgumentFile, ContradictionsNameTheLinesOfWhatStandsInFiles) {
 
 TEST(ArgumentFile, BrokenFilesSayWhere) {
   EXPECT_EQ(json_error("{\"seed\": 1,\n \"max_steps\" 3}"),
-            "run.json: line 2, column 15: not JSON: unexpected number literal; expected ':', in "
-            "'\"max_steps\" 3}'");
+            "run.json: line 2, column 14: not valid JSON: unexpected number literal; expected ':', in "
+            "'\"max_steps\" 3'");
   EXPECT_EQ(json_error("[1]"), "run.json: expected one object of settings, got a JSON array");
-  EXPECT_NE(json_error("").find("not JSON"), std::string::npos);
-  EXPECT_NE(json_error("{\"seed\": NaN}").find("not JSON"), std::string::npos);
-  EXPECT_NE(json_error("{\"run_name\": \"\xff\"}").find("not JSON"), std::string::npos);
+  EXPECT_NE(json_error("").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(json_error("{\"seed\": NaN}").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(json_error("{\"run_name\": \"\xff\"}").find("not valid JSON"), std::string::npos);
   EXPECT_EQ(json_error(R"({"seed": 1, "seed": 2})"),
-            "run.json: seed: the key occurs twice, first on line 1; keep one");
+            "run.json: line 1, column 18: seed: the key occurs twice, first on line 1; keep one");
   EXPECT_EQ(json_error("{\"deepspeed\": " + std::string(100000, '[')),
-            "run.json: nested deeper than 32 levels, which no setting needs");
+            "run.json: line 1, column 46: nested deeper than 32 levels");
   EXPECT_NE(json_error(R"({"run_name": "a\u0000b"})").find("NUL"), std::string::npos);
   EXPECT_EQ(yaml_error("seed: 1\nmax_steps: abc\n"),
             "error.yaml:2: max_steps: expected an integer, got 'abc'");
@@ -231,7 +230,7 @@ TEST(ArgumentFile, BrokenFilesSayWhere) {
   EXPECT_EQ(error_of({"nowhere.yaml"}), "nowhere.yaml: cannot read settings: the file does not exist");
   EXPECT_EQ(error_of({"--config", "/"}), "/: cannot read settings: it is not a file");
   const TextFile empty_json("empty.json", "");
-  EXPECT_NE(error_of({empty_json.path()}).find("not JSON"), std::string::npos);
+  EXPECT_NE(error_of({empty_json.path()}).find("not valid JSON"), std::string::npos);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "arguments/argument_file.h"
 #include "arguments/value.h"
 #include "base/check.h"
+#include "base/guarded_json.h"
 
 namespace plimsoll {
 namespace {
@@ -296,7 +297,7 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
 ForeignConfig read_fsdp_options(std::string_view text) {
   constexpr std::string_view kName = "--fsdp";
   Reader reader(fsdp_options(), kName);
-  const Json list = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json list = find_json<Json>(text);
   std::vector<std::string> words;
   if (list.is_array()) {
     for (const Json& word : list) {

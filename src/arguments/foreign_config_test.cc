@@ -351,7 +351,7 @@ TEST(Deepspeed, AnUnknownKeyNamesTheNearestOne) {
 
 TEST(Deepspeed, BrokenTextIsOneError) {
   EXPECT_TRUE(deepspeed_error("{\n // comment\n \"bf16\": {}}").starts_with("ds.json:2:"));
-  EXPECT_TRUE(deepspeed_error("").starts_with("ds.json:1:1: not JSON"));
+  EXPECT_TRUE(deepspeed_error("").starts_with("ds.json:1:1: not valid JSON"));
   EXPECT_EQ(deepspeed_error("[1]"), "ds.json:1: expected one object of settings, got a JSON array");
   EXPECT_EQ(deepspeed_error(R"({"fp16": true})"), "ds.json: 'fp16': expected an object, got the flag true");
   EXPECT_EQ(deepspeed_error(R"({"fp16": {"enabled": "maybe"}})"),
@@ -396,7 +396,7 @@ TEST(Deepspeed, AFileIsNamedInEveryMessage) {
                 ": 'amp': Apex is not supported; 'bf16.enabled' and 'fp16.enabled' train in mixed precision; "
                 "remove the section");
   std::ofstream(path) << "{]";
-  EXPECT_TRUE(error_of({"--deepspeed", path}).starts_with("--deepspeed " + path + ":1:2: not JSON"));
+  EXPECT_TRUE(error_of({"--deepspeed", path}).starts_with("--deepspeed " + path + ":1:2: not valid JSON"));
   std::filesystem::remove(path);
   EXPECT_EQ(error_of({"--deepspeed", path}),
             "--deepspeed " + path + ": cannot read settings: the file does not exist");

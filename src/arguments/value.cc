@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/utf8.h"
 
 namespace plimsoll {
@@ -137,7 +138,7 @@ KeyValues pairs_from_json(const Json& object, std::string_view where) {
 KeyValues pairs_from_text(std::string_view text, std::string_view where) {
   text = trimmed(text);
   if (text.starts_with('{')) {
-    const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const Json object = find_json<Json>(text);
     if (!object.is_object()) fail_type(where, "a JSON object or key=value,key=value", in_quotes(text));
     return pairs_from_json(object, where);
   }
@@ -329,7 +330,7 @@ Json to_json(const T& value) {
     Json object = Json::object();
     for (const auto& [key, word] : value) {
       // A value is written as a JSON number if that number has exactly the same text.
-      const Json number = Json::parse(word, nullptr, /*allow_exceptions=*/false);
+      const Json number = find_json<Json>(word);
       object[key] = number.is_number() && number.dump() == word ? number : Json(word);
     }
     return object;

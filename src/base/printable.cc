@@ -46,4 +46,8 @@ std::string printable(std::string_view text, size_t most_bytes) {
   return out;
 }
 
+std::string quoted_name(std::string_view name) {
+  return "'" + printable(name) + "'";
+}
+
 }  // namespace plimsoll

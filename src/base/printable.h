@@ -11,4 +11,7 @@ namespace plimsoll {
 // a log, and cuts it after `most_bytes`.
 std::string printable(std::string_view text, size_t most_bytes = 120);
 
+// Returns printable(name) in single quotes.
+std::string quoted_name(std::string_view name);
+
 }  // namespace plimsoll

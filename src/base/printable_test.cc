@@ -14,6 +14,13 @@ TEST(Printable, EscapesControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");
 }
 
+TEST(Printable, QuotesNames) {
+  EXPECT_EQ(quoted_name("bert.\xc3\xa9"), "'bert.\xc3\xa9'");
+  EXPECT_EQ(quoted_name("a\nb\x1b[31m"), "'a\\x0ab\\x1b[31m'");
+  EXPECT_EQ(quoted_name("\xff\xc3"), "'\\xff\\xc3'");
+  EXPECT_LT(quoted_name(std::string(100000, 'x')).size(), 130u);
+}
+
 TEST(Printable, CutsLongTexts) {
   EXPECT_EQ(printable(std::string(200, 'x')), std::string(121, 'x') + "...");
   EXPECT_EQ(printable("abcdef", 2), "abc...");

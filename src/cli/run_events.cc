@@ -7,13 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "cli/event_reply.h"
 #include "cli/event_stream.h"
 #include "cli/interrupt.h"
 #include "cli/npy_file.h"
 #include "cli/output.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/data.h"
+#include "plimsoll/event_reply.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll::cli {

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "generate/beam_search.h"
 #include "generate/generation_settings.h"
 #include "generate/logits_processors.h"

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "base/check.h"
-#include "base/json.h"
 
 namespace plimsoll {
 namespace {

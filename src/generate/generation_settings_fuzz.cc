@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "base/testing/fuzz_answer.h"
 #include "generate/generation_settings.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 
 namespace plimsoll {
 namespace {

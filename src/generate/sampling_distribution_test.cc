@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "generate/logits_processors.h"
 #include "generate/testing/chi_square.h"
 #include "generate/testing/table_model.h"

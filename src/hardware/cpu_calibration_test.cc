@@ -49,10 +49,10 @@ TEST(CpuCalibration, RefusesWhatItCannotUse) {
   text.replace(text.find("0.8"), 3, "0.0");
   EXPECT_NE(refusal(text).find("factor of matmul in"), std::string::npos) << refusal(text);
   const std::vector<std::pair<std::string, std::string>> broken = {
-      {"",
+      {"", "cpu.json: not a valid calibration: line 1, column 1: not valid JSON: unexpected end of input"},
+      {"[1]",
        "cpu.json: not a valid calibration: the file must contain a JSON object; plimsoll bench --calibrate "
        "writes one"},
-      {"[1]", "cpu.json: not a valid calibration: the file must contain a JSON object"},
       {"{}", "cpu.json: not a valid calibration: the key 'schema_version' is missing"},
       {R"({"schema_version": "1"})", "'schema_version' must be a number, but is of type string"},
       {R"({"schema_version": 1})", "cpu.json: not a valid calibration: the key 'cpu' is missing"},

@@ -55,8 +55,9 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
   };
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{",
-       "not a valid constant of a GPU: the file must contain a JSON object; plimsoll bench --calibrate "
-       "--device cuda:N"},
+       "gpu.json: not a valid constant of a GPU: line 1, column 1: not valid JSON: unexpected end of input; "
+       "expected string literal, in '{'. "
+       "plimsoll bench --calibrate --device cuda:N"},
       {"[]", "not a valid constant of a GPU: the file must contain a JSON object"},
       {with("\"card\"", "\"x\""), "the key 'card' is missing"},
       {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' must be a number, but is of type string"},

@@ -5,12 +5,15 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
 
 namespace plimsoll {
 
 MeasuredJson::MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind)
     : source_(std::move(source)), kind_(kind) {
-  top_ = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  JsonRules rules;
+  if (!kind_.remedy.empty()) rules.remedy = kind_.remedy;
+  top_ = parse_json(text, fmt::format("{}: not a valid {}", source_, kind_.name), rules);
   if (!top_.is_object()) fail("the file must contain a JSON object");
   const int version = get<int>(top_, "schema_version");
   if (version == kind_.schema_version) return;

@@ -1,6 +1,5 @@
 // Reads a file in which the program stores its own measurements: JSON with the version of its schema. Error
-// messages name the file and the entry. Files from other sources are read by io/ckpt, which has stricter
-// checks. Thread-safe: values only.
+// messages name the file and the entry. Thread-safe: values only.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -10,6 +10,7 @@
 
 #include "base/activation_names.h"
 #include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "models/config_reader.h"
@@ -158,10 +159,7 @@ void check_heads(const ModelConfig& config, std::string_view where) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
-  const Json json = parse_json(text, where);
-  if (!json.is_object())
-    throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}; correct the file", where,
-                json.type_name());
+  const Json json = parse_json_object(text, where);
   const ConfigReader reader(json, where);
   ModelConfig config;
   config.model_type.clear();
@@ -245,7 +243,7 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
 }
 
 std::string model_config_json(const ModelConfig& config) {
-  Json json = config.source.json.empty() ? Json::object() : Json::parse(config.source.json);
+  Json json = config.source.json.empty() ? Json::object() : parse_json(config.source.json, "config.json");
   json["model_type"] = config.model_type;
   json["architectures"] = {hugging_face_class(config)};
   json["pad_token_id"] = config.pad_token_id < 0 ? Json(nullptr) : Json(config.pad_token_id);
@@ -311,7 +309,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
                   "--config_overrides: '{}' is not 'key=value' with a key of {}'s config.json", item,
                   config.model_type);
     }
-    Json value = Json::parse(item.substr(equals + 1), nullptr, false);
+    Json value = find_json(item.substr(equals + 1));
     if (value.is_discarded()) value = std::string(item.substr(equals + 1));
     override_key(json, key, value);
   }

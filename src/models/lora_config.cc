@@ -1,3 +1,4 @@
+#include "base/guarded_json.h"
 #include "models/lora.h"
 
 #include <algorithm>
@@ -5,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/json.h"
 #include "base/problem_type.h"
 #include "models/architecture.h"
 
@@ -192,9 +192,7 @@ Json or_null(const List& list, const Json& json) {
 }  // namespace
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
-  const Json config = parse_json(text, where);
-  if (!config.is_object())
-    throw_error(ErrorCode::kBadData, "{}: this is not a JSON object; correct the file", where);
+  const Json config = parse_json_object(text, where);
   const Json* type = present(config, "peft_type");
   if (type == nullptr || *type != "LORA") {
     refuse(where, "peft_type", type == nullptr ? Json(nullptr) : *type, "\"LORA\"");

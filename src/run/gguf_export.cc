@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/problem_type.h"
 #include "io/gguf/gguf_file.h"
 #include "io/gguf/gguf_vocabulary.h"
@@ -81,7 +82,7 @@ const GgufForm& form_of(const ModelConfig& config, const ModelFolder& folder) {
 // Returns the size of the vocabulary and the ids of special tokens from config.json. If it lists several tokens that end texts, the first
 // one is used.
 GgufTokenDefaults token_defaults(const ModelConfig& config, const ModelFolder& folder) {
-  const auto json = nlohmann::json::parse(folder.config_text());
+  const auto json = parse_json(folder.config_text(), folder.path() + "/config.json");
   const auto id = [&](const char* key) -> int64_t {
     const auto found = json.find(key);
     if (found == json.end()) return -1;

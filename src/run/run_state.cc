@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/guarded_json.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {
@@ -133,7 +134,7 @@ std::string run_state_json(const RunState& state) {
 
 RunState parse_run_state(std::string_view text, const std::string& source) {
   try {
-    const Json json = Json::parse(text.begin(), text.end());
+    const Json json = parse_json(text, source, {.max_bytes = kMaxRunStateBytes});
     const int version = json.at("schema_version").get<int>();
     if (version != 1 && version != kRunStateSchemaVersion) {
       throw_error(ErrorCode::kBadData,
@@ -201,7 +202,7 @@ LogHistory read_log(FileSystem& files, const std::string& path) {
       ++line;
       try {
         history.push_back(parse_log_line(std::string_view(text).substr(begin, end - begin)));
-      } catch (const Json::exception& error) {
+      } catch (const Error& error) {
         throw_error(ErrorCode::kBadData, "{}:{}: this is not a line of a run's log ({}); remove it", path,
                     line, error.what());
       }

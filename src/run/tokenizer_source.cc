@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/guarded_json.h"
 #include "base/units.h"
 #include "io/data/arrow_reader.h"
 #include "io/data/table_reader.h"
+#include "io/text/json_fields.h"
 #include "io/text/tokenizer_spec.h"
 #include "models/architecture.h"
 #include "run/corpus.h"
@@ -169,7 +171,9 @@ std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const Tokenize
   // A folder with vocab.txt alone always has a tokenizer of BERT, so the class need not be named.
   bool has_class = !has_config && !has_json && source.tokenizer->transformers_class() == "BertTokenizer";
   if (has_config) {
-    config = nlohmann::ordered_json::parse(read_text_file(files, config_path, text::kMaxTokenizerFileBytes));
+    config = parse_json<nlohmann::ordered_json>(
+        read_text_file(files, config_path, text::kMaxTokenizerFileBytes), config_path,
+        {.max_depth = text::kMaxTokenizerJsonDepth, .max_bytes = text::kMaxTokenizerFileBytes});
     const auto stated = config.find("tokenizer_class");
     has_class = stated != config.end() && !stated->is_null();
   }

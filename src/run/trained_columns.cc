@@ -1,3 +1,4 @@
+#include "base/guarded_json.h"
 #include "run/model_source.h"
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,7 @@ constexpr const char* kDelimiterKey = "label_delimiter";
 
 TrainedColumns trained_columns(std::string_view config_json) {
   TrainedColumns columns;
-  const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  const auto config = find_json(config_json);
   if (!config.is_object()) return columns;
   if (const auto label = config.find(kLabelKey); label != config.end() && label->is_string())
     columns.label = label->get<std::string>();
@@ -33,7 +34,7 @@ TrainedColumns trained_columns(std::string_view config_json) {
 
 std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns) {
   if (config_json.empty() && columns.text.empty()) return {};
-  auto config = config_json.empty() ? nlohmann::json::object() : nlohmann::json::parse(config_json);
+  auto config = config_json.empty() ? nlohmann::json::object() : parse_json(config_json, "config.json");
   config.erase(kTextKey);
   config.erase(kLabelKey);
   config.erase(kDelimiterKey);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/guarded_json.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {
@@ -50,7 +51,8 @@ std::string EarlyStopping::state() const {
 
 void EarlyStopping::restore(const std::string& state) {
   try {
-    const auto json = nlohmann::json::parse(state);
+    const nlohmann::json json =
+        parse_json(state, "the state of early stopping", {.remedy = "Resume from another checkpoint"});
     const nlohmann::json& best = json.at("best");
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
     const double number =

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/guarded_json.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/stage_plan.h"
 #include "run/device_choice.h"
@@ -30,7 +31,7 @@ std::string read_text(FileSystem& files, const std::string& path) {
 MetricMap read_metrics(FileSystem& files, const std::string& path) {
   MetricMap metrics;
   const std::string text = read_text(files, path);
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = find_json(text);
   if (!json.is_object()) return metrics;
   for (const auto& [key, value] : json.items()) {
     if (value.is_number()) metrics[key] = value.get<double>();

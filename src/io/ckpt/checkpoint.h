@@ -38,6 +38,7 @@ inline constexpr int kCheckpointSchemaVersion = 1;
 inline constexpr std::string_view kManifestFile = "plimsoll_manifest.json";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
 inline constexpr std::string_view kRunStateFile = "run_state.json";
+inline constexpr int64_t kMaxRunStateBytes = int64_t{1} << 30;
 inline constexpr std::string_view kTrainerStateFile = "trainer_state.json";
 
 struct NamedText {

@@ -7,14 +7,13 @@
 
 #include "base/check.h"
 #include "base/disguised_file.h"
+#include "base/guarded_json.h"
 #include "io/ckpt/checkpoint.h"
-#include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMaxStateBytes = int64_t{1} << 30;
 constexpr std::string_view kFolderPrefix = "checkpoint-";
 
 // A folder that may be a checkpoint.
@@ -199,8 +198,8 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
                 folder, *reason);
   }
   const std::string state_path = join_path(folder, kRunStateFile);
-  const nlohmann::json state =
-      parse_untrusted_json_object(read_text_file(files, state_path, kMaxStateBytes), state_path);
+  const nlohmann::json state = parse_json_object(read_text_file(files, state_path, kMaxRunStateBytes),
+                                                 state_path, strict_json(kMaxRunStateBytes));
   const auto version = state.find("schema_version");
   const auto value = state.find("state");
   if (version == state.end() || *version != kCheckpointSchemaVersion || value == state.end()) {

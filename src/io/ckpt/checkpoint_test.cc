@@ -3,12 +3,11 @@
 #include "io/ckpt/checkpoint.h"
 
 #include <gtest/gtest.h>
-
 #include <cerrno>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "base/file_fault.h"
-#include "io/ckpt/json_text.h"
 #include "io/ckpt/testing/checkpoint_fixture.h"
 #include "tests/support/scratch_folder.h"
 

@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
+#include "base/json.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/checkpoint_folder.h"
-#include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
 
 namespace plimsoll {
@@ -20,8 +21,9 @@ constexpr std::string_view kWritingPrefix = "tmp-";
 constexpr std::string_view kRemovingPrefix = "tmp-removed-";
 
 std::string format_run_state(const std::string& state_json) {
-  const nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion},
-                               {"state", parse_untrusted_json(state_json, std::string(kRunStateFile))}};
+  const nlohmann::json text = {
+      {"schema_version", kCheckpointSchemaVersion},
+      {"state", parse_json(state_json, kRunStateFile, strict_json(kMaxRunStateBytes))}};
   return python_json(text, 2) + "\n";
 }
 

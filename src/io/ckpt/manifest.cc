@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "io/ckpt/json_text.h"
+#include "base/guarded_json.h"
+#include "base/json.h"
+#include "base/printable.h"
 
 namespace plimsoll::internal {
 namespace {
@@ -104,7 +106,7 @@ std::string format_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& file) {
-  const nlohmann::json json = parse_untrusted_json_object(text, file);
+  const nlohmann::json json = parse_json_object(text, file, strict_json());
   const int64_t version = whole_number(json, "schema_version", file);
   if (version != kCheckpointSchemaVersion && version != kSchemaVersionOfParts) {
     throw_error(ErrorCode::kBadData,

@@ -8,7 +8,8 @@
 
 #include "base/check.h"
 #include "base/disguised_file.h"
-#include "io/ckpt/json_text.h"
+#include "base/guarded_json.h"
+#include "base/printable.h"
 
 namespace plimsoll {
 namespace {
@@ -169,7 +170,7 @@ std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& 
 }  // namespace
 
 std::map<std::string, std::string> parse_weight_index(std::string_view json, const std::string& file) {
-  const nlohmann::json index = parse_untrusted_json_object(json, file);
+  const nlohmann::json index = parse_json_object(json, file, strict_json(kMaxIndexBytes));
   const auto weight_map = index.find("weight_map");
   if (weight_map == index.end() || !weight_map->is_object() || weight_map->empty()) {
     throw_error(ErrorCode::kBadData,
@@ -211,7 +212,7 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
       is_file(files, join_path(path, kWeightsFile)) || is_file(files, join_path(path, kWeightsIndexFile));
   if (!has_model && is_file(files, adapter_path)) {
     model.adapter_config_text_ = read_text_file(files, adapter_path, kMaxConfigBytes);
-    parse_untrusted_json_object(model.adapter_config_text_, adapter_path);
+    parse_json_object(model.adapter_config_text_, adapter_path, strict_json());
     if (!is_file(files, join_path(path, kAdapterWeightsFile))) {
       const std::string pickle = join_path(path, "adapter_model.bin");
       if (is_file(files, pickle)) refuse_pointer(files, pickle);
@@ -228,7 +229,7 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
   }
   if (is_file(files, config_path)) {
     model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
-    parse_untrusted_json_object(model.config_text_, config_path);
+    parse_json_object(model.config_text_, config_path, strict_json());
   }
   model.tokenizer_files_ = find_tokenizer_files(files, path);
   model.weights_ = open_weights(files, path, needed, model.is_adapter() ? kAdapterWeightsFile : kWeightsFile);

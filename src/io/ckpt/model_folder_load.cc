@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/check.h"
-#include "io/ckpt/json_text.h"
+#include "base/printable.h"
 #include "io/ckpt/model_folder.h"
 
 namespace plimsoll {

@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/ckpt/json_text.h"
+#include "base/guarded_json.h"
+#include "base/json.h"
 #include "io/ckpt/model_folder.h"
 
 namespace plimsoll {
@@ -78,7 +79,7 @@ struct PrefixedFolder {
 void write_configuration(PrefixedFolder& to, const ModelContents& contents) {
   std::set<std::string, std::less<>> taken = {std::string(kConfigFile), std::string(kAdapterConfigFile),
                                               std::string(kAdapterWeightsFile)};
-  const nlohmann::json config = parse_untrusted_json_object(contents.config_text, std::string(kConfigFile));
+  const nlohmann::json config = parse_json_object(contents.config_text, kConfigFile, strict_json());
   to.record(write_synced_file(to.files, to.path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
   for (const CopiedFile& file : contents.copied_files) {
     const std::string name = file_name(file.source_path);
@@ -93,7 +94,7 @@ void write_configuration(PrefixedFolder& to, const ModelContents& contents) {
   }
   if (!is_adapter_model(contents)) return;
   const nlohmann::json adapter =
-      parse_untrusted_json_object(contents.adapter_config_text, std::string(kAdapterConfigFile));
+      parse_json_object(contents.adapter_config_text, kAdapterConfigFile, strict_json());
   to.record(write_synced_file(to.files, to.path_of(kAdapterConfigFile), python_json(adapter, 2) + "\n"),
             kAdapterConfigFile);
 }

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/file_fault.h"
 #include "base/philox.h"
-#include "io/ckpt/json_text.h"
 
 namespace plimsoll {
 namespace {

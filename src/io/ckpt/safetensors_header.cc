@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
-#include "io/ckpt/json_guard.h"
-#include "io/ckpt/json_text.h"
+#include "base/guarded_json.h"
+#include "base/printable.h"
 #include "io/ckpt/safetensors.h"
 
 namespace plimsoll {
@@ -38,19 +37,20 @@ struct RawTensor {
   bool has_offsets = false;
 };
 
-// Handles the events of a header. Unknown members of a tensor are skipped, whatever they contain.
-class HeaderEvents : public internal::GuardedEvents {
+// Handles the events of a header without building a tree, which a header of 100 MB would make 1 GB large. Unknown members of a tensor
+// are skipped, whatever they contain.
+class HeaderEvents : public JsonEvents {
  public:
-  bool null() {
+  bool null() override {
     if (depth() == 1 && key_ == kMetadataKey) return true;
     return skipping() || unexpected("null");
   }
-  bool boolean(bool) { return skipping() || unexpected("a boolean"); }
-  bool number_integer(int64_t value) {
+  bool boolean(bool) override { return skipping() || unexpected("a boolean"); }
+  bool number_integer(int64_t value) override {
     return skipping() || (in_list() ? refuse(here() + fmt::format("the negative number {}", value))
                                     : unexpected("a number"));
   }
-  bool number_unsigned(uint64_t value) {
+  bool number_unsigned(uint64_t value) override {
     if (skipping()) return true;
     if (!in_list()) return unexpected("a number");
     if (value > static_cast<uint64_t>(kMaxInt64)) {
@@ -64,12 +64,12 @@ class HeaderEvents : public internal::GuardedEvents {
     }
     return true;
   }
-  bool number_float(double, const std::string& text) {
+  bool number_float(double, const std::string& text) override {
     return skipping() ||
            (in_list() ? refuse(here() + "the number " + quoted_name(text) + ", which is not an integer")
                       : unexpected("a number"));
   }
-  bool string(std::string& value) {
+  bool string(std::string& value) override {
     if (skipping()) return true;
     if (in_metadata()) {
       metadata[member_] = std::move(value);
@@ -83,36 +83,28 @@ class HeaderEvents : public internal::GuardedEvents {
     current_.has_type = true;
     return true;
   }
-  bool start_object(size_t) {
+  bool start_object() override {
     if (!skipping() && depth() >= 2) return unexpected("an object");
     if (depth() == 1) begin_tensor();
-    return enter();
+    return true;
   }
-  bool start_array(size_t) {
+  bool start_array() override {
     if (!skipping()) {
       if (depth() != 2 || in_metadata() || (member_ != "shape" && member_ != "data_offsets")) {
         return unexpected("a list");
       }
       (member_ == "shape" ? current_.has_shape : current_.has_offsets) = true;
     }
-    return enter();
+    return true;
   }
-  bool end_object() {
-    leave();
+  bool end_object() override {
     if (depth() == 1 && key_ != kMetadataKey) return end_tensor();
     return true;
   }
-  bool end_array() { return leave(); }
-  bool key(std::string& name) {
-    if (depth() == 1) {
-      if (!names_.insert(name).second) return refuse("the name " + quoted_name(name) + " occurs twice");
-      key_ = std::move(name);
-      return true;
-    }
-    if (depth() > 2) return true;
-    if (!members_.insert(name).second)
-      return refuse(quoted_name(key_) + " has the member " + quoted_name(name) + " twice");
-    member_ = std::move(name);
+  bool end_array() override { return true; }
+  bool key(std::string& name) override {
+    if (depth() == 1) key_ = std::move(name);
+    if (depth() == 2) member_ = std::move(name);
     return true;
   }
 
@@ -143,7 +135,6 @@ class HeaderEvents : public internal::GuardedEvents {
   void begin_tensor() {
     current_ = {};
     num_offsets_ = 0;
-    members_.clear();
     member_.clear();
   }
   bool end_tensor() {
@@ -161,8 +152,6 @@ class HeaderEvents : public internal::GuardedEvents {
     return true;
   }
 
-  std::set<std::string, std::less<>> names_;
-  std::set<std::string, std::less<>> members_;
   std::string key_;     // the key at depth 1
   std::string member_;  // the key at depth 2
   RawTensor current_;
@@ -342,7 +331,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t file_s
                                            const std::string& file) {
   const std::string where = file + ", header";
   HeaderEvents events;
-  internal::parse_guarded(json, where, events);
+  const JsonRules rules = strict_json(kMaxSafetensorsHeaderBytes);
+  if (const auto fault = read_json(json, rules, events)) refuse_json(json, where, *fault, rules);
   SafetensorsHeader header;
   header.data_offset = 8 + std::ssize(json);
   header.tensors = std::move(events.tensors);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/ckpt/json_text.h"
+#include "base/printable.h"
 #include "io/ckpt/safetensors.h"
 
 namespace plimsoll {

@@ -6,8 +6,9 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
+#include "base/json.h"
 #include "base/testing/fuzz_answer.h"
-#include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
 #include "io/ckpt/model_folder.h"
 
@@ -29,9 +30,9 @@ void check_manifest(std::string_view text) {
 }
 
 void check_rewriting(std::string_view text) {
-  const nlohmann::json value = parse_untrusted_json(text, "fuzz");
+  const nlohmann::json value = parse_json(text, "fuzz", strict_json());
   const std::string written = python_json(value, 2);
-  const nlohmann::json again = parse_untrusted_json(written, "fuzz");
+  const nlohmann::json again = parse_json(written, "fuzz", strict_json());
   PLIMSOLL_CHECK(again == value && python_json(again, 2) == written);
 }
 

@@ -1,3 +1,4 @@
+#include "base/printable.h"
 #include "io/ckpt/model_folder.h"
 
 #include <fmt/format.h>
@@ -5,8 +6,6 @@
 #include <algorithm>
 #include <set>
 #include <unordered_set>
-
-#include "io/ckpt/json_text.h"
 
 namespace plimsoll {
 namespace {

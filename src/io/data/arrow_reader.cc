@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/guarded_json.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "io/data/table_reader.h"
 
 #if PLIMSOLL_HAS_ARROW

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/hash.h"
 #include "io/data/text_file.h"
 
@@ -84,7 +85,7 @@ void mark_trained(const Encoding& encoding, std::span<const TextSpan> parts, std
 }  // namespace
 
 std::vector<ChatMessage> parse_messages(std::string_view json) {
-  const Json list = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json list = find_json(json);
   if (!list.is_array() || list.empty()) {
     throw_error(ErrorCode::kBadData, "expected a list of messages, found {}",
                 list.is_array() ? "an empty one; remove the row" : excerpt(json));

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "io/hub/hub_address.h"
 
 namespace plimsoll {
@@ -124,7 +124,8 @@ std::string tree_json(const std::vector<HubFile>& files) {
 std::optional<std::vector<HubFile>> read_tree(FileSystem& files, const std::string& path) {
   if (!files.status(path)) return std::nullopt;
   try {
-    const nlohmann::json tree = parse_json(read_text_file(files, path, kMaxTreeBytes), path);
+    const nlohmann::json tree =
+        parse_json(read_text_file(files, path, kMaxTreeBytes), path, {.max_bytes = kMaxTreeBytes});
     if (tree.at("format_version") != 1) return std::nullopt;
     std::vector<HubFile> listed;
     for (const auto& [name, entry] : tree.at("files").items()) {

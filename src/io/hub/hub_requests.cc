@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "base/printable.h"
 #include "io/hub/hub_address.h"
 

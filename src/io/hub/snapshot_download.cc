@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "io/hub/blob_download.h"
 #include "io/hub/hub_address.h"
 

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/utf8.h"
 #include "io/text/json_fields.h"
 #include "io/text/tokenizer_spec.h"
@@ -432,7 +431,7 @@ struct StatedTemplate {
 
 // Returns the template in tokenizer_config.json. It is either a text, or the entry named "default" of a list.
 std::optional<StatedTemplate> template_in_config(const std::string& path, const std::string& content) {
-  const Json document = parse_json(content, path);
+  const Json document = parse_tokenizer_text(content, path);
   const JsonFields fields(document, path, "");
   const Json* stated = fields.find("chat_template");
   if (stated == nullptr) return std::nullopt;
@@ -464,7 +463,7 @@ const ChatRecord* trained_template(const std::string& folder) {
   const std::string path = join_path(folder, kTokenizerConfigJson);
   const std::optional<std::string> content = content_of(path);
   if (!content) return nullptr;
-  const Json document = parse_json(*content, path);
+  const Json document = parse_tokenizer_text(*content, path);
   const JsonFields fields(document, path, "");
   const Json* name = fields.find(kTrainedChatTemplate);
   if (name == nullptr) return nullptr;

@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
+#include "io/text/tokenizer_spec.h"
 
 namespace plimsoll::text {
 
@@ -52,80 +53,19 @@ double reference_value(std::string_view text) {
   return is_negative ? -value : value;
 }
 
-// Builds a document from the events of the parser. It differs from the parser's own builder in the value of numbers.
-class DocumentBuilder : public nlohmann::json_sax<Json> {
+// Differs from other trees in the value of numbers.
+class TokenizerTree : public JsonTree<Json> {
  public:
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(int64_t value) override { return add(value); }
-  bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double /*value*/, const std::string& text) override { return add(reference_value(text)); }
-  bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(Json::binary_t& /*value*/) override { return false; }
-  bool start_object(size_t /*size*/) override { return open(Json::object()); }
-  bool key(std::string& name) override {
-    slot_ = &(*open_.back())[name];
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool start_array(size_t /*size*/) override { return open(Json::array()); }
-  bool end_array() override { return close(); }
-  bool parse_error(size_t /*position*/, const std::string& /*token*/, const Json::exception& error) override {
-    error_ = error.what();
-    return false;
-  }
-
-  Json& document() { return document_; }
-  const std::string& error() const { return error_; }
-
- private:
-  Json* place(Json value) {
-    if (open_.empty()) {
-      document_ = std::move(value);
-      return &document_;
-    }
-    if (open_.back()->is_array()) {
-      open_.back()->push_back(std::move(value));
-      return &open_.back()->back();
-    }
-    *slot_ = std::move(value);
-    return slot_;
-  }
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json value) {
-    open_.push_back(place(std::move(value)));
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  Json document_;
-  std::vector<Json*> open_;  // the objects and arrays that are not complete
-  Json* slot_ = nullptr;     // the value of the last key
-  std::string error_;
+  bool number_float(double, const std::string& text) override { return put(reference_value(text)); }
 };
 
 }  // namespace
 
-Json parse_json(const std::string& text, const std::string& where) {
-  if (is_nested_deeper(text, kMaxTokenizerJsonDepth)) {
-    throw_error(ErrorCode::kBadData,
-                "{} is not valid JSON for a tokenizer: nested deeper than {} levels; copy the file again "
-                "from its source",
-                where, kMaxTokenizerJsonDepth);
-  }
-  DocumentBuilder builder;
-  if (!Json::sax_parse(text, &builder)) {
-    // The text is malformed or contains a number that no type can represent.
-    throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from its source", where,
-                builder.error());
-  }
-  return std::move(builder.document());
+Json parse_tokenizer_text(const std::string& text, const std::string& where) {
+  constexpr JsonRules kRules{.max_depth = kMaxTokenizerJsonDepth, .max_bytes = kMaxTokenizerFileBytes};
+  TokenizerTree tree;
+  if (const auto fault = read_json(text, kRules, tree)) refuse_json(text, where, *fault, kRules);
+  return tree.take();
 }
 
 JsonFields::JsonFields(const Json& value, std::string where, std::string path)

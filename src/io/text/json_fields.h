@@ -21,9 +21,9 @@ using Json = nlohmann::json;
 // nested deeply.
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
-// Parses a text. Numbers have the values that Hugging Face's tokenizers read. Errors: kBadData with `where`, line and
-// column if the text is not JSON, and for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
-Json parse_json(const std::string& text, const std::string& where);
+// Parses a text of at most kMaxTokenizerFileBytes. Numbers have the values that Hugging Face's tokenizers read. Errors: those of
+// plimsoll::parse_json(), and kBadData for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
+Json parse_tokenizer_text(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:

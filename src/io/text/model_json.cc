@@ -233,7 +233,7 @@ ModelSpec read_model(const JsonFields& root) {
 
 ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::string& vocab_where,
                                  std::string_view merges_txt, const std::string& merges_where) {
-  const Json document = parse_json(vocab_json, vocab_where);
+  const Json document = parse_tokenizer_text(vocab_json, vocab_where);
   ModelSpec result{read_vocabulary(JsonFields(document, vocab_where, "")), {}};
   if (result.vocab.empty()) throw_error(ErrorCode::kBadData, "{} has no tokens; {}", vocab_where, kCopyAgain);
   BpeSpec spec;

@@ -263,7 +263,7 @@ TEST(ModelFileTest, ReadsNumbersAsHuggingFace) {
       {"2.5e-310", 0x0.02e055c9a3f6cp-1022},
       {"0.00000000000000000000000000012345678901234567", 0x1.39000987328e8p-93}};
   for (const auto& [text, value] : numbers) {
-    const Json document = parse_json("[[\"x\", " + text + "]]", "tokenizer.json");
+    const Json document = parse_tokenizer_text("[[\"x\", " + text + "]]", "tokenizer.json");
     EXPECT_EQ(document[0][1].get<double>(), value) << text;
   }
   EXPECT_NE(std::strtod(numbers[0].first.c_str(), nullptr), numbers[0].second);

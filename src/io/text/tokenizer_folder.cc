@@ -247,7 +247,7 @@ class OptionalDocument {
  public:
   OptionalDocument(const std::optional<std::string>& text, const std::string& where) {
     if (!text) return;
-    document_ = parse_json(*text, where);
+    document_ = parse_tokenizer_text(*text, where);
     fields_.emplace(document_, where, "");
   }
   OptionalDocument(const OptionalDocument&) = delete;
@@ -264,7 +264,7 @@ class OptionalDocument {
 TokenizerSpec parse_with_class(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
                                const std::optional<JsonFields>& config, bool* has_post_processor) {
   const std::string where = join_path(files.folder, kTokenizerJson);
-  Json document = parse_json(*files.tokenizer_json, where);
+  Json document = parse_tokenizer_text(*files.tokenizer_json, where);
   *has_post_processor = JsonFields(document, where, "").find("post_processor") != nullptr;
   if (tokenizer_class.built != BuiltPipeline::kNone) build_pipeline(tokenizer_class, config, &document);
   return parse_tokenizer_document(document, where);

@@ -344,13 +344,13 @@ std::vector<BadFolder> bad_folders() {
   constexpr auto kAdded = &TokenizerFiles::added_tokens;
   const std::string deep(1000000, '[');
   return {
-      bad_text("empty_json", kJson, "", "folder/tokenizer.json is not valid JSON"),
+      bad_text("empty_json", kJson, "", "folder/tokenizer.json: line 1, column 1: not valid JSON"),
       bad_text("truncated_json", kJson, "{\"version\": \"1.0\",\n\"model\": {", "line 2"),
       bad_text("deep_json", kJson, deep, "nested deeper than 256 levels"),
       bad_text("deep_balanced_json", kJson, "{\"a\":" + deep + std::string(deep.size(), ']') + "}",
                "nested deeper than 256 levels"),
-      bad_text("nan_json", kJson, "{\"model\": NaN}", "is not valid JSON"),
-      bad_text("invalid_utf8_json", kJson, "{\"model\": \"\xFF\"}", "is not valid JSON"),
+      bad_text("nan_json", kJson, "{\"model\": NaN}", ": not valid JSON"),
+      bad_text("invalid_utf8_json", kJson, "{\"model\": \"\xFF\"}", ": not valid JSON"),
       bad_text("array_json", kJson, "[]", "should be an object but is of type array"),
       bad_json(
           "version", [](J& d) { d["version"] = "2.0"; }, "version is '2.0'"),
@@ -550,7 +550,7 @@ std::vector<BadFolder> bad_folders() {
       bad_text("vocab_utf8", kVocabFile, "[UNK]\n\xFFx\n", "vocab.txt:2: the line is not valid UTF-8"),
       bad_text("vocab_no_unk", kVocabFile, "[CLS]\n[SEP]\n", "has 2 tokens but not '[UNK]' (unk_token)"),
       bad_text("vocab_no_cls", kVocabFile, "[UNK]\n[SEP]\n", "not '[CLS]' (cls_token)"),
-      bad_text("config_json", kConfig, "{", "folder/tokenizer_config.json is not valid JSON"),
+      bad_text("config_json", kConfig, "{", "folder/tokenizer_config.json: line 1, column 1: not valid JSON"),
       bad_text("config_class", kConfig, R"({"tokenizer_class": "RobertaTokenizer"})",
                "is 'RobertaTokenizer'"),
       bad_text("config_flag", kConfig, R"({"do_lower_case": "yes"})",
@@ -564,7 +564,8 @@ std::vector<BadFolder> bad_folders() {
       bad_text("config_decoder_id", kConfig, R"({"added_tokens_decoder": {"99": {"content": "y"}}})",
                "is stored with id 99"),
       bad_text("config_unk", kConfig, R"({"unk_token": "<unk>"})", "not '<unk>' (unk_token)"),
-      bad_text("map_json", kMap, "nonsense", "folder/special_tokens_map.json is not valid JSON"),
+      bad_text("map_json", kMap, "nonsense",
+               "folder/special_tokens_map.json: line 1, column 2: not valid JSON"),
       bad_text("added_json", kAdded, R"({"x": "y"})", "x should be an integer"),
   };
 }

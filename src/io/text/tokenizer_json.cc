@@ -243,7 +243,7 @@ void read_added_tokens(const JsonFields& root, TokenizerSpec* spec) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where) {
-  return parse_tokenizer_document(parse_json(json, where), where);
+  return parse_tokenizer_document(parse_tokenizer_text(json, where), where);
 }
 
 TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/guarded_json.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {
@@ -28,7 +28,7 @@ std::vector<LogRecord> read_history(const std::filesystem::path& path) {
     if (line.empty()) continue;
     try {
       history.push_back(parse_log_line(line));
-    } catch (const Json::exception&) {
+    } catch (const Error&) {
       // Ignores an incomplete last line, which a run leaves that ends while it writes.
       if (file.peek() == std::ifstream::traits_type::eof()) break;
       throw_error(ErrorCode::kBadData,

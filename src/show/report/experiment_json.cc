@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/json.h"
 #include "show/report/experiment_report.h"
 
@@ -151,7 +152,7 @@ ExperimentRow experiment_row_of(const Json& object) {
 
 PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   try {
-    return peer_of(Json::parse(text));
+    return peer_of(parse_json(text, source));
   } catch (const Json::exception& error) {
     throw_error(ErrorCode::kBadData, "{}: this is not the output that the script of --peer should write: {}",
                 source, error.what());
@@ -200,7 +201,7 @@ std::string experiment_row_json(const ExperimentRow& row) {
 
 ExperimentRow parse_experiment_row(std::string_view text, std::string_view source) {
   try {
-    return experiment_row_of(Json::parse(text));
+    return experiment_row_of(parse_json(text, source));
   } catch (const Json::exception& error) {
     throw_error(ErrorCode::kBadData,
                 "{}: not a row of experiments: {}. Remove the file; the row then runs again", source,

@@ -1,3 +1,4 @@
+#include "base/guarded_json.h"
 #include "show/report/result_files.h"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ std::vector<Json> log_records(std::string_view text) {
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.find_first_not_of(" \r\t") == std::string_view::npos) continue;
-    Json record = Json::parse(line, nullptr, false);
+    Json record = find_json(line);
     if (!is_log_record(record)) return {};
     records.push_back(std::move(record));
   }
@@ -240,7 +241,7 @@ std::optional<std::string> inspect_run_file(const std::string& path) {
     return records.empty() ? std::nullopt : std::optional(path + ": " + log_text(records));
   }
   if (!text.starts_with('{')) return std::nullopt;
-  const Json object = Json::parse(text, nullptr, false);
+  const Json object = find_json(text);
   if (!object.is_object()) return std::nullopt;
   std::optional<std::string> found = inspect_object(name, object);
   return found ? std::optional(path + ": " + *found) : std::nullopt;

@@ -6,7 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/check.h"
+#include "base/guarded_json.h"
 #include "base/json.h"
+#include "base/printable.h"
+#include "base/text_position.h"
 
 namespace plimsoll {
 namespace {
@@ -93,15 +97,26 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
 }
 
 LogRecord parse_log_line(std::string_view line) {
+  JsonTree<nlohmann::json> tree;
+  if (const auto fault = read_json(line, {}, tree)) {
+    throw_error(ErrorCode::kBadData, "column {}: {}", position_in(line, fault->offset).column, fault->reason);
+  }
   LogRecord record;
-  const nlohmann::json object = nlohmann::json::parse(line);
+  const nlohmann::json object = tree.take();
+  if (!object.is_object())
+    throw_error(ErrorCode::kBadData, "found JSON of type {}, but an object is expected", object.type_name());
   for (const auto& [key, value] : object.items()) {
-    if (value.is_string() && key != "step" && key != "epoch") {
+    const bool is_step = key == "step";
+    if (value.is_string() && !is_step && key != "epoch") {
       record.words[key] = value.get<std::string>();
       continue;
     }
+    if (!value.is_number() && (is_step || !value.is_null())) {
+      throw_error(ErrorCode::kBadData, "'{}' is of type {}, but a number is expected", printable(key),
+                  value.type_name());
+    }
     const double number = value.is_null() ? std::nan("") : value.get<double>();
-    if (key == "step") {
+    if (is_step) {
       record.step = value.get<int64_t>();
     } else if (key == "epoch") {
       record.epoch = number;

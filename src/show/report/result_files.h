@@ -37,7 +37,7 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
 // Returns a line of log.jsonl including its newline. A value that is not finite is written as null, because
 // JSON cannot represent it.
 std::string log_line(const LogRecord& record);
-// Parses a line of log.jsonl; null is read as NaN. Errors: nlohmann::json::exception for any other text.
+// Parses a line of log.jsonl; null is read as NaN. Errors: kBadData for any other text, with the reason.
 LogRecord parse_log_line(std::string_view line);
 
 // Formats "***** train metrics *****" and one line per metric: keys sorted and aligned, *_runtime as

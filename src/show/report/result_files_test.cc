@@ -87,6 +87,25 @@ TEST(ResultFiles, EveryLogLineIsJson) {
   EXPECT_TRUE(std::isnan(parse_log_line("{\"epoch\": 1.0, \"loss\": null, \"step\": 1}").values.at("loss")));
 }
 
+TEST(ResultFiles, RefusesOtherLinesThanRecords) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"step\": 1, ", "column 12: not valid JSON"},
+      {"[1]", "found JSON of type array"},
+      {"{\"step\": null}", "'step' is of type null"},
+      {"{\"step\": \"1\"}", "'step' is of type string"},
+      {"{\"step\": 1, \"loss\": [2]}", "'loss' is of type array"},
+  };
+  for (const auto& [line, reason] : cases) {
+    try {
+      parse_log_line(line);
+      ADD_FAILURE() << line;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadData);
+      EXPECT_TRUE(std::string(error.what()).starts_with(reason)) << error.what();
+    }
+  }
+}
+
 TEST(ResultFiles, WordsOfARecordComeBack) {
   const LogRecord record{.step = 7,
                          .epoch = 1,

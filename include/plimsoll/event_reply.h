@@ -7,7 +7,7 @@
 
 #include "plimsoll/training.h"
 
-namespace plimsoll::cli {
+namespace plimsoll {
 
 struct EventReply {
   // The `id` of the event that it replies to; nothing for requests that reply to no event.
@@ -25,4 +25,4 @@ EventReply parse_event_reply(const std::string& line);
 // Adds the requests in `added` to those in `control`.
 void add_requests(const TrainControl& added, TrainControl& control);
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll

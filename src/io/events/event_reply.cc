@@ -1,11 +1,12 @@
-#include "cli/event_reply.h"
+#include "plimsoll/event_reply.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/guarded_json.h"
 #include "plimsoll/error.h"
 
-namespace plimsoll::cli {
+namespace plimsoll {
 namespace {
 
 using nlohmann::json;
@@ -38,7 +39,6 @@ TrainControl requests_in(const json& list, const std::string& line) {
     } else if (request == "log") {
       control.log = true;
     } else {
-      // Other values than texts are not repeated: a list may be nested deeper than dump() can write.
       refuse_event_reply(line, (request.is_string() ? excerpt_of(request.get<std::string>()) : "a request") +
                                    " is none of stop, evaluate, save and log");
     }
@@ -57,7 +57,10 @@ void refuse_event_reply(const std::string& line, const std::string& reason) {
 }
 
 EventReply parse_event_reply(const std::string& line) {
-  const json object = json::parse(line, nullptr, false);
+  JsonTree<json> tree;
+  const std::optional<JsonFault> fault = read_json(line, {}, tree);
+  if (fault && fault->kind != JsonFaultKind::kText) refuse_event_reply(line, fault->reason);
+  const json object = fault ? json() : tree.take();
   if (!object.is_object()) refuse_event_reply(line, "it is no JSON object");
   EventReply reply;
   for (const auto& [name, value] : object.items()) {
@@ -83,4 +86,4 @@ void add_requests(const TrainControl& added, TrainControl& control) {
   control.log = control.log || added.log;
 }
 
-}  // namespace plimsoll::cli
+}  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Tests the lines that a reader of --event_fd sends back.
-#include "cli/event_reply.h"
+#include "plimsoll/event_reply.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "plimsoll/error.h"
 
-namespace plimsoll::cli {
+namespace plimsoll {
 namespace {
 
 std::string refusal_of(const std::string& line) {
@@ -51,7 +51,8 @@ TEST(EventReply, OtherLinesAreRefused) {
         {R"({"metrics": [1]})", "\"metrics\" is neither"},
         {R"({"metrics": {"f1": "high"}})", "the metric \"f1\" is no number"},
         {R"({"control": ["sleep"]})", "\"sleep\" is none of stop, evaluate, save and log"},
-        {deep, "a request is none of stop"},
+        {deep, "nested deeper than 64 levels"},
+        {R"({"control": [["stop"]]})", "a request is none of stop"},
         {R"({"id": 1} {"id": 2})", "it is no JSON object"},
         {"", "it is no JSON object"}}) {
     EXPECT_NE(refusal_of(line).find(reason), std::string::npos)
@@ -60,4 +61,4 @@ TEST(EventReply, OtherLinesAreRefused) {
 }
 
 }  // namespace
-}  // namespace plimsoll::cli
+}  // namespace plimsoll

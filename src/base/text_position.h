@@ -1,0 +1,23 @@
+// Positions in a text, for messages about text that a user wrote. Thread-safe: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// Lines and columns count from 1, columns in code points.
+struct TextPosition {
+  size_t line = 1;
+  size_t column = 1;
+};
+
+// Returns the position of a byte. An offset beyond the text is the end of the text.
+TextPosition position_in(std::string_view text, size_t offset);
+
+// Returns the line up to and including the byte at the offset in quotes. A long line is shortened at its start, and
+// characters that a screen would obey are escaped.
+std::string line_until(std::string_view text, size_t offset);
+
+}  // namespace plimsoll
