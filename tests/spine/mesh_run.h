@@ -51,7 +51,8 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
-  double perturbation = 0.0;  // the relative change of each weight, whose sign is random
+  double perturbation =
+      0.0;  // the relative change of each weight that is not quantized, whose sign is random
   uint32_t seed = 0;
   const Tensors* tensors =
       nullptr;  // if not null, the weights and states of another run, which this run continues
@@ -76,8 +77,8 @@ class ExpectedSteps {
  public:
   // Two orders of summation differ only by their roundings, which are taken as independent with mean zero (Higham and Mary, "A new
   // approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019). A sum of n products is then the exact sum
-  // for factors whose relative changes have a standard deviation of at most sqrt(n) u. Here n <= 96: the largest inner size is 48,
-  // and the sums over groups of ranks and over micro-batches have fewer terms than that.
+  // for factors whose relative changes have a standard deviation of at most sqrt(n) u. Here n is at most twice the largest inner size,
+  // 3 times the hidden size: the sums over groups of ranks and over micro-batches have fewer terms than that.
   //
   // The effect of changes of all weights is measured. It is linear for changes of 2^-30, whose signs are random: the largest of 4
   // such effects is at least a third of their standard deviation, except with a probability of erf(1 / (3 sqrt(2)))^4 = 0.5 %. The

@@ -71,6 +71,10 @@ bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 // not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request);
 
+// Returns the number of neighbouring elements of a quantized matrix that have one scale. Returns nothing if each row has one, or if matrices
+// are not quantized.
+std::optional<int64_t> quantization_block(const LoraConfig& lora);
+
 // Returns the name of the buffer with the lower half of a split weight, which matrix products do not read.
 std::string remainder_name(const std::string& weight);
 
