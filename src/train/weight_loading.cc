@@ -57,6 +57,8 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
            .read =
                [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
                  if (is_quantized(executor.plan(), spec.name)) {
+                   // Skips a tensor that belongs to another stage of the pipeline, which need not be quantized here.
+                   if (executor.plan().is_pipelined() && !executor.plan().has_tensor(spec.name)) return;
                    std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
                    file.read(tensor, {values.data(), DType::kF32});
                    const auto index = static_cast<size_t>(&part - spec.parts.data());

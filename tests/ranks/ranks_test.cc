@@ -310,6 +310,13 @@ TEST(RunOfRanks, TrainsAdaptersLikeOneProcess) {
     run("any", meshes[i].layout, 2 * static_cast<int>(i + 1), more);
   }
   expect_same_adapter(folder.path("any"), folder.path("one"));
+  // The weights of the model in 8 bits, of which each rank has a part.
+  for (const Mesh& mesh : meshes) {
+    std::vector<std::string> more = mesh.settings;
+    more.emplace_back("--load_in_8bit");
+    run(mesh.name + "_of_8_bits", mesh.layout, 3, more);
+    expect_same_adapter(folder.path(mesh.name + "_of_8_bits"), folder.path("one_of_8_bits"));
+  }
 }
 
 // A run with a configuration of DeepSpeed or FSDP equals a run with the settings that the configuration requests, and its

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/quantized_weights.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "kernels/element_wise/rounding.h"
@@ -119,6 +120,54 @@ TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
     }
   }
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
+}
+
+// Weights in 8 and 4 bits are quantized as a whole, and each rank has its part of the codes and scales. Only weights that are not quantized
+// are changed for the bound; there are several of them in every layer, before and after each quantized one.
+TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
+  constexpr int64_t kBatches = 2;
+  const std::vector<std::pair<std::string, BaseWeights>> cases{{"bert", BaseWeights::kInt8},
+                                                               {"llama", BaseWeights::kInt8},
+                                                               {"bert", BaseWeights::kFp4},
+                                                               {"llama", BaseWeights::kNf4}};
+  for (const auto& [model_type, format] : cases) {
+    TinyCase test = model_type == "bert" ? classifier() : language_model(model_type);
+    test.heads = 4;
+    test.layers = 2;
+    if (model_type == "llama") {
+      test.hidden_act = "silu";
+      test.decoder.num_key_value_heads = 2;
+      test.tied = false;
+    }
+    // With 4 bits, each of two ranks has one block of 64 columns of the output of attention.
+    if (format != BaseWeights::kInt8) test.hidden = 128;
+    test.lora = adapters_of_all();
+    test.lora->base_weights = format;
+    const ExpectedSteps expected(test, kBatches);
+    for (const MeshCase& ranks : std::vector<MeshCase>{
+             {.mesh = kTwoRanks},
+             {.mesh = kTwoRanks, .sequence_parallel = true},
+             {.mesh = {.size = 2, .pipeline_size = 2}},
+             {.mesh = {.size = 4, .tensor_size = 2, .pipeline_size = 2}, .sequence_parallel = true}}) {
+      SCOPED_TRACE(fmt::format("{}, format {}, {} ranks in groups of {}, {} stages", model_type,
+                               static_cast<int>(format), ranks.mesh.size, ranks.mesh.tensor_size,
+                               ranks.mesh.pipeline_size));
+      const std::vector<MeshResult> results = results_of(test, ranks, kBatches);
+      expect_equal_ranks(results);
+      expected.check(joined(results, ranks.mesh));
+    }
+    // Each rank stores half of the codes.
+    const Plan plan = plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1);
+    int num_divided = 0;
+    for (const WeightSpec& spec : plan.weights) {
+      if (!is_quantized(plan, spec.name)) continue;
+      const PersistentBuffer& codes = plan.buffer(spec.name);
+      if (!codes.split || codes.split->has_padding()) continue;
+      EXPECT_EQ(2 * codes.elements(), codes.whole_elements()) << spec.name;
+      ++num_divided;
+    }
+    EXPECT_GE(num_divided, 2 * 4);
+  }
 }
 
 // A run writes whole adapters and states, from which a run on any other mesh continues.

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "device/comm/testing/thread_communicator.h"
+#include "exec/quantized_weights.h"
 #include "kernels/element_wise/rounding.h"
 #include "plan/compile/schedule.h"
 
@@ -108,7 +109,9 @@ std::vector<int> mesh_lengths(int64_t number) {
 
 void fill_by_name(Executor& executor, const MeshStart& start) {
   for (const WeightSpec& spec : executor.plan().weights) {
-    const ValueType type = executor.plan().type_of(spec.name);
+    const bool quantized = is_quantized(executor.plan(), spec.name);
+    const ValueType type{quantized ? DType::kF32 : executor.plan().type_of(spec.name).dtype, {}};
+    const double perturbation = quantized ? 0.0 : start.perturbation;
     std::vector<std::byte> bytes(static_cast<size_t>(spec.elements() * dtype_bytes(type.dtype)));
     const View view{bytes.data(), type.dtype};
     const auto site = static_cast<uint32_t>(std::hash<std::string>()(spec.name));
@@ -118,9 +121,13 @@ void fill_by_name(Executor& executor, const MeshStart& start) {
           (philox_element({.seed = 5, .step = 0, .site = site}, at) / 4294967296.0 - 0.5) * 0.346;
       const bool is_up = philox_element({.seed = start.seed, .step = 9, .site = site}, at) % 2 == 0;
       const double value = spec.initializer == Initializer::kOnes ? 1.0 + noise : noise;
-      view.store(i, value * (is_up ? 1.0 + start.perturbation : 1.0 - start.perturbation));
+      view.store(i, value * (is_up ? 1.0 + perturbation : 1.0 - perturbation));
     }
-    executor.write(spec.name, 0, bytes);
+    for (size_t part = 0; quantized && part < spec.parts.size(); ++part) {
+      const int64_t offset = dtype_bytes(type.dtype) * spec.parts[part].first_row * spec.shape[1];
+      write_quantized(executor, spec, part, ConstView{bytes.data() + offset, type.dtype});
+    }
+    if (!quantized) executor.write(spec.name, 0, bytes);
   }
   executor.zero_states();
 }
@@ -245,11 +252,12 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
     for (const auto& [name, values] : figures_of(changed))
       bounds_[name] = std::max(bounds_[name], largest(values, exact.at(name)));
   }
-  constexpr double kMostTerms = 96, kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
+  constexpr double kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
+  const auto most_terms = static_cast<double>(6 * test.hidden);
   // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and
   // in attention) x the passes that round (forward and backward of each step, and the evaluation).
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
-  const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * kMostTerms) *
+  const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * most_terms) *
                        unit_roundoff(DType::kF64) / kChange;
   for (auto& [name, bound] : bounds_) bound *= scale;
 }

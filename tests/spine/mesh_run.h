@@ -52,7 +52,8 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
-  double perturbation = 0.0;  // relative change of each weight, with a random sign
+  // The relative change of each weight that is not quantized, with a random sign.
+  double perturbation = 0.0;
   uint32_t seed = 0;
   const Tensors* tensors =
       nullptr;  // if not null, the weights and states of another run, which this run continues
@@ -80,9 +81,9 @@ class ExpectedSteps {
   // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are
   // assumed to be independent with mean zero (Higham and Mary, "A new approach to probabilistic rounding error
   // analysis", SIAM J. Sci. Comput. 41, 2019). A computed sum of n products is then the exact sum of products
-  // whose factors have relative changes with a standard deviation of at most sqrt(n) u. Here n <= 96: the
-  // largest inner dimension of a product is 48, and the sums over groups of ranks and over micro-batches have
-  // fewer terms than that.
+  // whose factors have relative changes with a standard deviation of at most sqrt(n) u. Here n is at most twice
+  // the largest inner dimension of a product, which is 3 times the hidden size: the sums over groups of ranks and
+  // over micro-batches have fewer terms than that.
   //
   // The effect of such changes on the results is measured by changing all weights by a relative 2^-30 with
   // random signs, for which the effect is linear. This is done 4 times. The largest of the 4 effects is at

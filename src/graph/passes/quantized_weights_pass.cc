@@ -1,6 +1,7 @@
 #include "graph/passes/pass.h"
 
 #include <map>
+#include <optional>
 
 #include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
@@ -25,7 +26,48 @@ struct Arrays {
   ValueIds values;  // the codes, scales and further arrays, in the order of the inputs of a dequantize op
   int64_t rows = 0;
   int64_t columns = 0;
+  int64_t parts = 1;
 };
+
+// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers of a weight that they divide: in the same way, if the
+// parts of the ranks begin and end with the elements that one number of the array describes. Otherwise nothing: every rank has the whole
+// array, such as the scales of rows of which the ranks have some columns.
+std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t count, int64_t units) {
+  const int64_t elements_per_number = weight.whole_elements() / count;
+  TensorSplit split{.ranks = weight.ranks, .parts = weight.parts, .whole = Shape{count}};
+  for (int64_t& part : split.parts) {
+    if (part / weight.ranks % elements_per_number != 0) return std::nullopt;
+    part /= elements_per_number;
+  }
+  const bool is_flat = weight.whole_elements() / units % elements_per_number == 0;
+  return is_flat ? std::optional(split) : std::nullopt;
+}
+
+// Stores the codes under the name of a weight that the ranks divide, and adds its scales.
+Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weight) {
+  const Value whole = graph.value(id);
+  const auto codes = split_of_array(*whole.split, weight.num_codes, weight.parts);
+  const auto scales = split_of_array(*whole.split, weight.num_scales, weight.parts);
+  // With 8 bits, a scale belongs to a row.
+  const bool has_scale_per_row = weight.num_codes == whole.split->whole_elements();
+  PLIMSOLL_CHECK(
+      codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
+      "the ranks cannot divide the quantized weight '{}', because their parts are not whole blocks",
+      weight.name);
+  const Shape& shape = whole.type.shape;
+  Arrays arrays{.weight = &weight, .values = {id}, .rows = shape[0].offset, .columns = shape[1].offset};
+  const auto set = [&](ValueId array, DType dtype, int64_t count, const std::optional<TensorSplit>& split) {
+    Value& value = graph.value(array);
+    value.type = {dtype, Shape{split ? split->elements() : count}};
+    value.split = split ? SharedOptional<TensorSplit>(*split) : SharedOptional<TensorSplit>();
+  };
+  set(id, DType::kU8, weight.num_codes, codes);
+  const ValueId added = graph.add_value(scales_name(weight.name), {DType::kF32, Shape{1}}, Storage::kWeight);
+  graph.value(added).module = whole.module;
+  set(added, DType::kF32, weight.num_scales, scales);
+  arrays.values.insert(arrays.values.end(), {added, kNoValue, kNoValue});
+  return arrays;
+}
 
 ValueId add_array(Graph& graph, const std::string& name, DType dtype, int64_t count, ModuleId module) {
   const ValueId id = graph.add_value(name, {dtype, Shape{count}}, Storage::kWeight);
@@ -34,9 +76,14 @@ ValueId add_array(Graph& graph, const std::string& name, DType dtype, int64_t co
 }
 
 Arrays make_arrays(Graph& graph, ValueId id, const QuantizedWeight& weight) {
+  if (graph.value(id).split) return make_divided_arrays(graph, id, weight);
   const Shape shape = graph.value(id).type.shape;
   const ModuleId module = graph.value(id).module;
-  Arrays arrays{.weight = &weight, .values = {id}, .rows = shape[0].offset, .columns = shape[1].offset};
+  Arrays arrays{.weight = &weight,
+                .values = {id},
+                .rows = shape[0].offset,
+                .columns = shape[1].offset,
+                .parts = weight.parts};
   graph.value(id).type = {DType::kU8, Shape{weight.num_codes}};
   const bool twice = weight.num_second_scales > 0;
   arrays.values.push_back(add_array(graph, scales_name(weight.name), twice ? DType::kU8 : DType::kF32,
@@ -69,7 +116,7 @@ void quantize(Graph& graph, const std::string& format, const std::vector<Quantiz
                {{"format", format},
                 {"rows", held.rows},
                 {"columns", held.columns},
-                {"parts", held.weight->parts},
+                {"parts", held.parts},
                 {"dtype", std::string(dtype_name(graph.value(op.inputs[MatmulOp::kA]).type.dtype))}},
                held.weight->name + ".numbers");
     }

@@ -57,7 +57,36 @@ TEST(QuantizedWeights, NumbersBelongToTheModuleOfTheirProduct) {
   EXPECT_NE(text.find("  forward @layer.1\n  %w.numbers.1: "), std::string::npos) << text;
 }
 
-// A weight that is the left operand of a matrix product, a bias, or an input of an op other than a matrix product keeps its type.
+// The ranks of a tensor-parallel group divide the arrays of a weight as they divide the weight. With 8 bits, the scales of rows are whole
+// if the ranks divide columns.
+TEST(QuantizedWeights, ArraysOfADividedWeightAreDivided) {
+  constexpr const char* kDivided = R"(graph g {
+  input %x: f32[T,128]
+  weight %w: f32[2,128] !split=2/256+256/4x128
+  forward @m
+  %a: f32[T,2] !output = matmul(%x, %w, _, _, _) {ta=0, tb=1}
+}
+)";
+  EXPECT_EQ(after(kDivided, {.name = "w", .parts = 2, .num_codes = 256, .num_scales = 8}), R"(graph g {
+  input %x: f32[T,128]
+  weight %w: u8[128] !split=2/128+128/256
+  weight %w.scales: f32[4] !split=2/4+4/8
+  forward @m
+  %w.numbers: f32[2,128] = dequantize(%w, %w.scales, _, _) {columns=128, dtype="f32", format="nf4", parts=1, rows=2}
+  %a: f32[T,2] !output = matmul(%x, %w.numbers, _, _, _) {ta=0, tb=1}
+}
+)");
+  const std::string columns =
+      replaced(replaced(kDivided, "w: f32[2,128] !split=2/256+256/4x128", "w: f32[2,64] !split=2/128/2x128"),
+               "x: f32[T,128]", "x: f32[T,64]");
+  const std::string text =
+      after(columns, {.name = "w", .parts = 1, .num_codes = 256, .num_scales = 2}, "int8");
+  EXPECT_NE(text.find("  weight %w: u8[128] !split=2/128/256\n  weight %w.scales: f32[2]\n"),
+            std::string::npos)
+      << text;
+}
+
+// A weight that is a left factor, a bias or an input of another op keeps its type.
 TEST(QuantizedWeights, WeightsThatOtherOpsReadStay) {
   for (const std::string read : {"tanh(%w)", "matmul(%w, %w, _, _, _) {ta=0, tb=1}"}) {
     const std::string text = replaced(kSharedWeight, "\n}\n", "\n  %z: f32[4,4] !output = " + read + "\n}\n");

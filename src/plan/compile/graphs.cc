@@ -547,6 +547,12 @@ ProgramPlan build_generate_graph(const PlanRequest& request) {
 
 }  // namespace
 
+std::optional<int64_t> quantization_block(const LoraConfig& lora) {
+  if (lora.base_weights == BaseWeights::kAsLoaded || lora.base_weights == BaseWeights::kInt8)
+    return std::nullopt;
+  return kQuantizationBlock;
+}
+
 bool splits_weights(const PlanRequest& request) {
   return request.train && request.precision.activation_dtype == DType::kBF16 &&
          request.update.optimizer.master_weights != MasterWeights::kWhole &&

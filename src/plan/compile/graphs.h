@@ -73,6 +73,10 @@ bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 // 16 bits hold the exact remainder of a bf16 value, but not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request);
 
+// Returns the number of neighbouring elements of a quantized matrix that share one scale. Returns nothing if the elements of a row share one
+// scale, or if matrices are not quantized.
+std::optional<int64_t> quantization_block(const LoraConfig& lora);
+
 // Returns the name of the buffer with the lower half (the remainder) of a split weight, which only updates read.
 std::string remainder_name(const std::string& weight);
 

@@ -48,11 +48,6 @@ void check_adapters_of_stages(const PlanRequest& request) {
   const int64_t stages = request.ranks.pipeline_size;
   const ModelConfig& config = request.model.config;
   const LoraConfig& lora = *request.model.lora;
-  if (lora.base_weights != BaseWeights::kAsLoaded)
-    refuse_pipeline(stages,
-                    "this version cannot load weights in 4 or 8 bits (--load_in_4bit, --load_in_8bit) into a "
-                    "model that is divided into stages",
-                    "load the weights of the model as they are");
   const std::vector<LoraTarget> targets = lora_targets(model_weights(config), config.model_type, lora);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string number = fmt::format(".{}.", layer);

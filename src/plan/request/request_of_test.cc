@@ -224,7 +224,21 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   }
   Arguments adapter = arguments(2, 2);
   adapter.lora_r = 4;
-  EXPECT_NE(refusal(adapter, facts).find("adapters (--lora_r)"), std::string::npos);
+  EXPECT_EQ(refusal(adapter, facts), "");
+  // Each process needs whole blocks of 64 numbers of weights in 4 bits; weights in 8 bits have a scale per row.
+  RunFacts narrow = facts;
+  narrow.model.intermediate_size = 3008;
+  Arguments quantized = adapter;
+  quantized.load_in_8bit = true;
+  EXPECT_EQ(refusal(quantized, narrow), "");
+  quantized.load_in_8bit = false;
+  quantized.load_in_4bit = true;
+  EXPECT_EQ(refusal(quantized, facts), "");
+  EXPECT_NE(refusal(quantized, narrow)
+                .find("each process would have 1504 columns of the second feed-forward matrix"),
+            std::string::npos);
+  quantized.bnb_4bit_use_double_quant = true;
+  EXPECT_NE(refusal(quantized, facts).find("(--bnb_4bit_use_double_quant)"), std::string::npos);
   Arguments pure = arguments(2, 2);
   pure.dtype = "bfloat16";
   EXPECT_NE(refusal(pure, facts).find("rounded randomly"), std::string::npos);
@@ -286,7 +300,13 @@ TEST(RequestOf, DividesLayersIntoStages) {
     change(changed);
     return refusal(changed, facts);
   };
-  EXPECT_NE(refused([](Arguments& a) { a.lora_r = 4; }).find("adapters (--lora_r)"), std::string::npos);
+  EXPECT_EQ(refused([](Arguments& a) { a.lora_r = 4; }), "");
+  const auto adapts_one_layer = [](Arguments& a) {
+    a.lora_r = 4;
+    a.lora_target_modules = {"query"};
+    a.layers_to_transform = {"1"};
+  };
+  EXPECT_NE(refused(adapts_one_layer).find("layer 0 has no adapter"), std::string::npos);
   EXPECT_NE(refused([](Arguments& a) { a.freeze = {"*embeddings*"}; }).find("(--freeze)"), std::string::npos);
   EXPECT_NE(refused([](Arguments& a) { a.recompute = "selective"; }).find("recompute different values"),
             std::string::npos);

@@ -1,6 +1,7 @@
 // Checks the arguments that concern tensor parallelism and context parallelism.
 #include "base/check.h"
 #include "base/optimizer_table.h"
+#include "plan/compile/graphs.h"
 #include "plan/request/rules.h"
 
 namespace plimsoll {
@@ -21,6 +22,32 @@ void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::st
   throw_error(ErrorCode::kUsage, "{} {}: {}; {}, or leave {} out", setting, ranks, reason, remedy, setting);
 }
 
+// The numbers of a quantization block have one scale, so each process needs whole blocks of a matrix in 4 bits.
+void check_blocks_of_4_bits(const PlanRequest& request) {
+  const int64_t ranks = request.ranks.tensor_size;
+  const LoraConfig& lora = *request.model.lora;
+  const std::optional<int64_t> block = quantization_block(lora);
+  if (!block) return;
+  if (lora.double_quant)
+    refuse(ranks,
+           "the blocks in which scales are quantized (--bnb_4bit_use_double_quant) would belong to several "
+           "processes",
+           "leave --bnb_4bit_use_double_quant out");
+  const ModelConfig& config = request.model.config;
+  const auto check = [&](int64_t columns, std::string_view what) {
+    if (columns % *block == 0) return;
+    refuse(
+        ranks,
+        fmt::format("each process would have {} columns of {}, but the matrices have 4 bits per number, in "
+                    "blocks of {} numbers (--load_in_4bit)",
+                    columns, what, *block),
+        "give --load_in_8bit");
+  };
+  check(config.hidden_size, "the matrices that read hidden states");
+  check(config.num_attention_heads / ranks * config.head_width(), "the output projection of attention");
+  check(config.intermediate_size / ranks, "the second feed-forward matrix");
+}
+
 }  // namespace
 
 void check_tensor_parallelism(const PlanRequest& request) {
@@ -30,11 +57,7 @@ void check_tensor_parallelism(const PlanRequest& request) {
   check_divisible(config.num_attention_heads, ranks, "attention heads", "num_attention_heads");
   check_divisible(config.heads_of_keys(), ranks, "heads of keys and values", "num_key_value_heads");
   check_divisible(config.intermediate_size, ranks, "columns of feed-forward layers", "intermediate_size");
-  if (request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded)
-    refuse(
-        ranks,
-        "this version cannot divide weights in 4 or 8 bits (--load_in_4bit, --load_in_8bit) among processes",
-        "load the weights of the model as they are");
+  if (request.model.lora) check_blocks_of_4_bits(request);
   if (request.precision.fp8)
     refuse(ranks,
            "this version cannot compute 8-bit matrix products (--fp8) in layers that are divided among "
