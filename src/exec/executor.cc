@@ -244,8 +244,11 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
   if (!buffer.divided) return {.begin = 0, .end = whole * width};
   const Communicator* data_ranks = connections_.of(MeshAxis::kData).ranks;
   const int rank = data_ranks == nullptr ? 0 : data_ranks->rank();
-  return {.begin = buffer.divided->first_of(whole, rank) * width,
-          .end = buffer.divided->end_of(whole, rank) * width};
+  const int64_t begin = buffer.divided->first_of(whole, rank) * width;
+  // The ranks of a group that divides tokens store the same slice, so only the first one has a share.
+  const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
+  if (group != nullptr && group->rank() > 0) return {.begin = begin, .end = begin};
+  return {.begin = begin, .end = buffer.divided->end_of(whole, rank) * width};
 }
 
 void Executor::read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes) {
