@@ -260,12 +260,11 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
                  "divides it, and no rank has a contiguous slice",
                  name);
   if (!buffer.divided) return {.begin = 0, .end = buffer.whole_elements() * dtype_bytes(buffer.type.dtype)};
-  // The ranks of a tensor-parallel group store the same slice, so only the first one counts as its owner.
-  const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
-  if (group != nullptr && group->rank() > 0) return {};
   const Communicator* data_ranks = connections_.of(MeshAxis::kData).ranks;
   const ByteRange slice = slice_of_data_rank(buffer, data_ranks == nullptr ? 0 : data_ranks->rank());
-  return {.begin = slice.begin, .end = slice.end};
+  // The ranks of a group that read the same batches store the same slice, so only the first one counts as its owner.
+  const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
+  return {.begin = slice.begin, .end = group != nullptr && group->rank() > 0 ? slice.begin : slice.end};
 }
 
 void Executor::read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes) {

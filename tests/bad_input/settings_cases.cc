@@ -166,9 +166,9 @@ std::vector<Case> foreign_configs() {
               {"--cp_size 64: the attention heads of this model (num_attention_heads in config.json is",
                "cannot be divided among 64 processes; give a --cp_size that divides"},
               "--parallelism_config", "{\"cp_size\": 64}"),
-      foreign("TokensOfRoundedProducts", 2,
+      foreign("TokensAndUpdatesInTheBackwardPass", 2,
               {"--cp_size 2 sums the gradients of the processes before the update, but "
-               "--optimizer_in_backward True does not wait for them"},
+               "--optimizer_in_backward does not wait for them"},
               "--parallelism_config", "{\"cp_size\": 2}",
               {"--optimizer_in_backward", "True", "--max_grad_norm", "0"}),
       foreign("ParallelismOfAnotherNumber", 2,

@@ -184,7 +184,7 @@ TEST(RunOfRanks, DividesTokensLikeOneProcess) {
   const TestFolder folder("ranks_context");
   const std::string model = write_tiny_model(folder);
   const std::string one = folder.path("one"), pair = folder.path("pair"), mesh = folder.path("mesh");
-  const auto run = [&](const std::string& name, const Layout& layout, int size, int64_t steps,
+  const auto run = [&](const std::string& name, const Layout& layout, int size, int steps,
                        std::vector<std::string> more = {}) {
     more.insert(more.end(), {"--cp_size", std::to_string(size), "--lr_scheduler_type", "constant",
                              "--save_steps", "1", "--resume_from_checkpoint", "True"});

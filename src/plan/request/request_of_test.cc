@@ -177,6 +177,31 @@ TEST(RequestOf, RefusesALibraryOfAnotherKindOfDevice) {
   EXPECT_EQ(refusal(with([](Arguments& a) { a.ddp_backend = "gloo"; }), cpu_facts()), "");
 }
 
+TEST(RequestOf, DividesTokensAmongRanks) {
+  Arguments arguments = with([](Arguments& a) {
+    a.nproc_per_node = 4;
+    a.cp_size = 2;
+  });
+  RunFacts facts = cpu_facts();
+  facts.model.num_attention_heads = 12;
+  facts.train_bucket.tokens = 100;
+  RequestRemarks remarks;
+  const PlanRequest request = request_of(arguments, facts, remarks);
+  EXPECT_EQ(request.ranks.tensor_size, 2);
+  EXPECT_EQ(request.ranks.data_size(), 2);
+  EXPECT_TRUE(request.ranks.divides_context());
+  EXPECT_FALSE(request.ranks.divides_layers() || request.ranks.divides_rows());
+  EXPECT_EQ(request.batches.train.tokens, 112);
+  facts.model.num_attention_heads = 3;
+  EXPECT_EQ(refusal(arguments, facts),
+            "--cp_size 2: the attention heads of this model (num_attention_heads in config.json is 3) cannot "
+            "be divided among 2 processes; give a --cp_size that divides 3");
+  arguments.cp_size = 3;
+  EXPECT_EQ(refusal(arguments, facts),
+            "--cp_size 3: 4 processes (--nproc_per_node x --nnodes) cannot be divided into groups of 3; give "
+            "--nproc_per_node 3 or another multiple");
+}
+
 TEST(RequestOf, DividesLayersAmongRanks) {
   const auto arguments = [](int64_t ranks, int64_t size) {
     return with([&](Arguments& a) {

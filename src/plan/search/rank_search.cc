@@ -256,7 +256,8 @@ void add(RankSearch& all, RankSearch part) {
     all.smallest_bytes = part.smallest_bytes;
 }
 
-// Searches with divided tokens, by the fewest ranks with which a sequence fits: if not even one sequence per rank fits without them.
+// Searches with divided tokens, by the fewest ranks with which a sequence fits. This is for steps whose sequences do not fit on one rank
+// each, or are fewer than the groups of ranks.
 void try_contexts(const RunSpec& run, const RankQuestion& question, RankDivision division,
                   const WeightElements& elements, RankSearch& found) {
   for (int64_t size = 2; size <= question.ranks_per_machine && found.answers.empty(); size *= 2) {
@@ -332,7 +333,10 @@ RankSearch search_ranks(const RunSpec& run, const RankQuestion& question) {
   for_each_of(divisions.size(), question.num_threads, [&](size_t i) {
     RankDivision division = divisions[i];
     parts[i] = DivisionSearch(silent, question, division, elements).search();
-    if (division.tensor_size == 1 && parts[i].activations_exceed_memory && parts[i].answers.empty())
+    const bool cannot_share_sequences =
+        question.effective_batch % (question.ranks / division.group_size()) != 0;
+    const bool lacks_room = parts[i].activations_exceed_memory || cannot_share_sequences;
+    if (division.tensor_size == 1 && parts[i].answers.empty() && lacks_room)
       try_contexts(silent, question, division, elements, parts[i]);
     // Sequence parallelism takes more time and less memory, so it is only tried if activations do not fit without it.
     if (division.tensor_size == 1 || !parts[i].activations_exceed_memory) return;

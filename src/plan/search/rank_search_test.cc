@@ -32,6 +32,7 @@ Plan plan_of(const RunSpec& run, const RankAnswer& answer) {
     const std::string& value = answer.arguments[i + 1];
     if (name == "--tp_size") asked.arguments.tp_size = std::stoll(value);
     if (name == "--sequence_parallel") asked.arguments.sequence_parallel = value == "True";
+    if (name == "--cp_size") asked.arguments.cp_size = std::stoll(value);
     if (name == "--pp_size") asked.arguments.pp_size = std::stoll(value);
     if (name == "--zero_stage") asked.arguments.zero_stage = std::stoll(value);
     if (name == "--recompute") asked.arguments.recompute = value;
@@ -51,7 +52,7 @@ TEST(RankSearch, EveryAnswerIsThePlanOfItsArguments) {
     for (const StagePlan& stage : plan.stages) bytes = std::max(bytes, stage.total_bytes);
     EXPECT_EQ(answer.total_bytes, bytes) << answer.division.text();
     EXPECT_EQ(plan.request.ranks.count, 16);
-    EXPECT_EQ(answer.data_size * answer.division.tensor_size * answer.division.pipeline_size, 16);
+    EXPECT_EQ(answer.data_size * answer.division.group_size(), 16);
     EXPECT_EQ(answer.micro_batch * answer.accumulation * answer.data_size, 64)
         << "every row takes the same steps";
     EXPECT_TRUE(plan.fits());
@@ -110,6 +111,23 @@ TEST(RankSearch, DividesRowsIfActivationsExceedTheMemory) {
   ASSERT_NE(found, search.answers.end());
   EXPECT_EQ(found->division.text(), "--tp_size 2 --sequence_parallel True");
   EXPECT_EQ(plan_of(run, *found).total_bytes(), found->total_bytes);
+}
+
+// Two ranks cannot have one sequence each if a step has one, but they can have the halves of its tokens.
+TEST(RankSearch, DividesTokensIfThereAreFewerSequencesThanRanks) {
+  PlanRequest request = preset_request("bert-large-uncased", 1, 512);
+  request.device = gpu_request().device;
+  request.evaluate = false;
+  const RankQuestion question{.ranks = 2, .ranks_per_machine = 2, .effective_batch = 1, .num_answers = 100};
+  const RunSpec run = run_with(request, question);
+  const RankSearch search = search_ranks(run, question);
+  const auto has_contexts = [](const RankAnswer& answer) { return answer.division.context_size > 1; };
+  const auto found = std::ranges::find_if(search.answers, has_contexts);
+  ASSERT_NE(found, search.answers.end());
+  EXPECT_EQ(found->division.text(), "--cp_size 2");
+  const Plan plan = plan_of(run, *found);
+  EXPECT_TRUE(plan.request.ranks.divides_context());
+  EXPECT_EQ(plan.total_bytes(), found->total_bytes);
 }
 
 TEST(RankSearch, ABatchThatGroupsCannotShareIsRefused) {
