@@ -77,9 +77,8 @@ TEST(ContextParallel, SumsTheGradientsOfWeights) {
   for (const char* line :
        {"= exchange_heads(%d_o.rows) {axis=\"tensor\", first=8, others=0, ranks=2, to=\"heads\"}",
         "{axis=\"tensor\", first=8, others=4, ranks=2, to=\"rows\"}",
-        "%d_qkv.of_rows: f32[16,8] into %d_qkv !gradient, %d_words.of_rows: f32[24,8] !gradient into "
-        "%d_words = "
-        "all_reduce(%d_qkv, %d_words) {axis=\"tensor\", ranks=2}"})
+        "%d_qkv.of_rows: f32[16,8] into %d_qkv !gradient, %d_words.of_rows: f32[24,8] into %d_words "
+        "!gradient = all_reduce(%d_qkv, %d_words) {axis=\"tensor\", ranks=2}"})
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
 }
 
