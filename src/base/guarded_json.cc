@@ -87,6 +87,9 @@ class JsonGuard {
       return JsonFault{JsonFaultKind::kText, 0,
                        "not valid JSON: a byte-order mark; save it as UTF-8 without one"};
     }
+    // Some versions of the JSON library describe a text without any value in other words.
+    if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
+      return JsonFault{JsonFaultKind::kText, text_.size(), "not valid JSON: unexpected end of input"};
     const CountingIterator first(text_.data(), &num_taken_);
     const CountingIterator last(text_.data() + text_.size(), &num_taken_);
     if (nlohmann::json::sax_parse(first, last, this)) return std::nullopt;
