@@ -1,4 +1,5 @@
-// Checks two hundred random sets of two or more methods, in parts that can run in parallel.
+// Trains with two hundred random combinations of two or more memory-saving methods and checks what each combination promises. The
+// combinations are divided among several tests, which can run in parallel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -299,8 +299,8 @@ void expect_same_bits(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.tensors) EXPECT_TRUE(values == b.tensors.at(name)) << name;
 }
 
-// Expects that these meshes make the steps of one rank. Returns the largest quotient of a difference and its
-// bound.
+// Expects that training steps on each of these meshes give the results of one rank. Returns the largest quotient of a
+// difference from these results and its bound.
 double expect_steps_of_one_rank(const NamedCase& item, const std::vector<RankMesh>& meshes) {
   constexpr int64_t kBatches = 2;
   const Expected expected(item.test, kBatches);

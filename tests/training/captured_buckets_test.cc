@@ -273,7 +273,8 @@ class StopInEvaluation : public Callback {
   int64_t now_ = 0;
 };
 
-// If a run is resumed after an interrupted evaluation, this evaluation and all later ones must be counted.
+// If a run is resumed after an interrupted evaluation, the number of evaluations that it will make, from which the number of CUDA graphs
+// follows, must include this evaluation and all later ones.
 TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   const TestFolder folder("captured_cut_off");
   Arguments arguments = arguments_with_rows(folder, 20);

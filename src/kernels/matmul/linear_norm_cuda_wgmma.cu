@@ -31,8 +31,8 @@ constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// Returns the number of stages of the next tile's products during which a finished tile is processed, if each stage runs `steps_of_stage`
-// of its steps.
+// A finished tile is processed in small steps while the products of the next tile are computed. Returns the number of stages of these products
+// that this takes if `steps_of_stage` steps run per stage.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }

@@ -82,7 +82,8 @@ TEST(ModernBertConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v4.local_rope, v5.local_rope);
   EXPECT_EQ(v4.rope.theta, 500.0);
   EXPECT_EQ(v4.local_rope.theta, 50.0);
-  // If rope_parameters states no base (rope_theta), the key of transformers 4 states it. Without an object the type is "default".
+  // If rope_parameters does not contain the base (rope_theta), the base is the value of global_rope_theta or local_rope_theta, the keys that
+  // transformers 4 writes. A kind of attention whose object in rope_parameters is null has the rope_type "default".
   const ModelConfig mixed = read_modernbert(
       R"("global_rope_theta": 700.0, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0},
          "sliding_attention": null})");

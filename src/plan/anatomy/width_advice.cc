@@ -45,7 +45,7 @@ bool is_tf32(const PlanRequest& request) {
 }
 
 // Returns the number of bytes per element of the matrices that tensor cores multiply. Returns nothing if the plan does not use tensor
-// cores, or computes with tf32x3, which multiplies three numbers instead of one.
+// cores, or computes with tf32x3, which represents each number by two tf32 numbers.
 std::optional<int64_t> number_bytes(const PlanRequest& request) {
   if (request.device.kind != KernelDevice::kCuda) return std::nullopt;
   const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);

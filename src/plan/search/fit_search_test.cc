@@ -353,8 +353,9 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
   const int64_t limit = *space.own_request().memory_limit_bytes;
   const FitSearch search = search_fit(space, question);
   ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
-  // The search ignores methods that could make a step shorter by less than a percent. For a set with copies, it chooses the split of the
-  // batch with plans whose copies are as late as possible. The exhaustive search does the same.
+  // The search ignores memory-saving methods that could make a step shorter by less than a percent. If methods copy values between the host
+  // and the device, it compares the splits of the batch by plans in which these copies run as late as possible. The exhaustive search
+  // does the same.
   const FitAnswer& fastest = *std::ranges::min_element(search.answers, {}, &FitAnswer::ms_per_sample);
   const double fast_enough = 0.98 * fastest.ms_per_sample;
   SharedGraphs shared;

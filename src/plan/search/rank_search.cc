@@ -115,8 +115,9 @@ class DivisionSearch {
   void plan_policies() {
     const int64_t data_size = question_.ranks / division_.group_size();
     if (question_.effective_batch % data_size != 0) {
-      throw_error(ErrorCode::kUsage, "a step of {} cannot be divided among {} of processes",
-                  counted(question_.effective_batch, "sequence"), counted(data_size, "group"));
+      throw_error(ErrorCode::kUsage,
+                  "{} of processes cannot divide a step of {} (--effective_batch_size) evenly",
+                  counted(data_size, "group"), counted(question_.effective_batch, "sequence"));
     }
     std::vector<FitShape> open =
         splits_of_group(question_.effective_batch / data_size, own_.batches.train.longest);

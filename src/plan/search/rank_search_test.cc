@@ -135,7 +135,7 @@ TEST(RankSearch, ABatchThatGroupsCannotShareIsRefused) {
   const RankSearch search = search_ranks(run_with(gpu_request(), question), question);
   ASSERT_FALSE(search.refused.empty());
   EXPECT_EQ(search.refused.front().reason,
-            "a step of 6 sequences cannot be divided among 4 groups of processes");
+            "4 groups of processes cannot divide a step of 6 sequences (--effective_batch_size) evenly");
 }
 
 // No plan may need less than the lower bound, however the ranks divide the model.
