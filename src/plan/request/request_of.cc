@@ -294,11 +294,13 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, Re
   if (ranks.updates_on_first) return ZeroStage::kStates;
   if (arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.data_size() == 1) {
-    remarks.notes.push_back(
-        fmt::format("--zero_stage {} has no effect here: it divides states among {}, "
-                    "and {} has one",
-                    arguments.zero_stage, ranks.count == 1 ? "processes" : "the processes of a stage",
-                    ranks.count == 1 ? "this run" : "each stage"));
+    const std::string_view reason =
+        ranks.count == 1 ? "processes, and this run has one"
+        : ranks.pipeline_size == 1
+            ? "groups of processes that train on different batches, and this run has one group"
+            : "the processes of a stage, and each stage has one";
+    remarks.notes.push_back(fmt::format("--zero_stage {} has no effect here: it divides states among {}",
+                                        arguments.zero_stage, reason));
     return ZeroStage::kNone;
   }
   return static_cast<ZeroStage>(arguments.zero_stage);
