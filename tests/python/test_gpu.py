@@ -7,6 +7,10 @@ import plimsoll_train as pl
 from conftest import ROOT, settings
 from test_trainer import command, digest
 
+# The Trainer of transformers divides each batch among all visible GPUs, which makes other batches than those of this test. PyTorch reads the
+# variable when it looks for GPUs for the first time, which is below.
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("accelerate", reason="accelerate is not installed")
