@@ -47,7 +47,8 @@ bool has_ended(pid_t pid) {
 }
 
 // A process that calls launch_ranks() with a script and ends with its result. The process has a process group of its
-// own, as a shell gives it to a command. In the script, $D is the scratch folder.
+// own, as a shell gives it to a command, and a second thread that blocks no signal, as CUDA creates one. In the script, $D is
+// the scratch folder.
 class LaunchedRun {
  public:
   LaunchedRun(const ScratchFolder& folder, const std::string& script, int num_ranks,
@@ -109,6 +110,9 @@ class LaunchedRun {
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
     put("stdout", STDOUT_FILENO);
     put("stderr", STDERR_FILENO);
+    std::thread([] {
+      while (true) pause();
+    }).detach();
     try {
       _exit(launch_ranks(command));
     } catch (const Error& error) {

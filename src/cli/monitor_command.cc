@@ -1,15 +1,16 @@
 #include "plimsoll/monitor.h"
 
+#include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <climits>
 #include <csignal>
-#include <ctime>
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/signal_reader.h"
 #include "plimsoll/environment_report.h"
 
 namespace plimsoll::cli {
@@ -68,17 +69,17 @@ MonitorWords read_words(const CommandInfo& command, const CommandWords& words) {
   return read;
 }
 
-// Sleeps until the time is over or one of the signals arrives, also one that arrived since the last call.
-// Requires: the signals are blocked.
-bool is_ended_within(double wait_s, const sigset_t& signals) {
-  timespec left{};
-  left.tv_sec = static_cast<time_t>(wait_s);
-  left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
-  while (true) {
-    if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
-    // EINTR means that the process was stopped and continued. The next sample is then taken early, which does no harm.
-    if (errno == EAGAIN || errno == EINTR) return false;
+// Waits until the time is over or a signal asks this process to end, also one that arrived since the last call.
+bool is_ended_within(double wait_s, const SignalReader& signals) {
+  pollfd polled{.fd = signals.descriptor(), .events = POLLIN, .revents = 0};
+  const auto wait_ms = static_cast<int>(std::min(1e3 * wait_s, static_cast<double>(INT_MAX)));
+  // If a signal interrupts the wait or stops this process for a while, the next sample is taken early, which does no harm.
+  poll(&polled, 1, wait_ms);
+  while (const int signal = signals.next()) {
+    if (signal == SIGTSTP) SignalReader::stop_until_continued();
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return true;
   }
+  return false;
 }
 
 // On a terminal, each table overwrites the previous one without clearing the screen first, which would
@@ -93,13 +94,8 @@ std::string drawn_over(const std::string& table) {
 }
 
 void watch(const Monitor& monitor, const MonitorWords& words) {
-  // Signals are blocked and waited for instead of handled. A handler could run between the check of a flag and the
-  // sleep, and the signal would then go unnoticed.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A handler that only sets a flag could run between the check of the flag and the sleep, and the signal would then go unnoticed.
+  const SignalReader signals;
   const bool draws = !words.json && isatty(STDOUT_FILENO) != 0;
   if (draws) print("\033[2J");
   do {

@@ -1,7 +1,9 @@
 #include "cli/signal_reader.h"
 
-#include <sys/signalfd.h>
+#include <fcntl.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -11,12 +13,36 @@
 namespace plimsoll::cli {
 namespace {
 
-// Returns true if this process ignores the signal because nohup, or a shell without job control, started it with the
-// signal ignored. Such a signal stays ignored. SIGINT is an exception: obey_sent_interrupts() has replaced its action
-// by a handler, so SIGINT is read.
-bool is_ignored_signal(int signal) {
+struct ArrivedSignal {
+  int signal = 0;
+  bool is_from_kernel = false;  // true if the kernel sent the signal, on behalf of the terminal
+};
+
+// The pipe to which the handler writes, and the process that reads it. A signal handler can access only global variables.
+std::atomic<int> pipe_writer{-1};
+std::atomic<pid_t> reading_process{-1};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free,
+              "a signal handler may take no lock");
+
+void on_read_signal(int signal, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  if (getpid() == reading_process) {
+    const ArrivedSignal arrived{.signal = signal, .is_from_kernel = info->si_code > 0};
+    // If the pipe is full, thousands of signals wait in it to be read, and this one adds nothing.
+    static_cast<void>(!write(pipe_writer, &arrived, sizeof arrived));
+  } else {
+    // This is a child between fork and exec, which has inherited the handler. The signal gets its default action when the handler returns.
+    std::signal(signal, SIG_DFL);
+    static_cast<void>(std::raise(signal));
+  }
+  errno = saved_errno;
+}
+
+void handle(int signal) {
   struct sigaction action {};
-  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  action.sa_sigaction = on_read_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -26,42 +52,51 @@ void fail_in_system(const std::string& action) {
 }
 
 SignalReader::SignalReader() {
-  // Restores the default action of SIGCHLD, because a process that ignores SIGCHLD cannot wait for its children.
-  std::signal(SIGCHLD, SIG_DFL);
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) fail_in_system("make a pipe for signals");
+  reader_ = Descriptor(ends[0]);
+  writer_ = Descriptor(ends[1]);
+  pipe_writer = writer_.get();
+  reading_process = getpid();
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    if (!is_ignored_signal(signal)) sigaddset(&set, signal);
+    Action action{.signal = signal};
+    // A signal stays ignored if nohup, or a shell without job control, started this process with the signal ignored.
+    // SIGINT is an exception: obey_sent_interrupts() has replaced its action by a handler. SIGCHLD is another one, because a
+    // process that ignores it cannot wait for its children.
+    if (sigaction(signal, nullptr, &action.before) != 0) continue;
+    if (action.before.sa_handler == SIG_IGN && signal != SIGCHLD) continue;
+    handle(signal);
+    sigaddset(&set, signal);
+    actions_.push_back(action);
   }
-  reader_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (reader_.get() < 0) fail_in_system("read signals");
-  sigprocmask(SIG_BLOCK, &set, &before_);
+  pthread_sigmask(SIG_UNBLOCK, &set, &before_);
 }
 
 SignalReader::~SignalReader() {
-  // Discards signals that arrived after the children had ended, because there is nothing left to stop.
-  while (next() != 0) continue;
-  sigprocmask(SIG_SETMASK, &before_, nullptr);
+  // Signals that arrived after the children had ended are dropped, because there is nothing left to stop.
+  for (const Action& action : actions_) sigaction(action.signal, &action.before, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  // A handler that still runs in another thread cannot write to this number.
+  pipe_writer = -1;
 }
 
 int SignalReader::next() const {
-  signalfd_siginfo info{};
-  while (read(reader_.get(), &info, sizeof info) == sizeof info) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    // A positive code means that the kernel sent the signal, on behalf of the terminal.
-    if (signal == SIGINT && info.ssi_code > 0 && obeys_only_sent_interrupts()) continue;
-    return signal;
+  ArrivedSignal arrived;
+  while (true) {
+    const ssize_t count = read(reader_.get(), &arrived, sizeof arrived);
+    if (count < 0 && errno == EINTR) continue;
+    if (count != sizeof arrived) return 0;
+    if (arrived.signal == SIGINT && arrived.is_from_kernel && obeys_only_sent_interrupts()) continue;
+    return arrived.signal;
   }
-  return 0;
 }
 
 void SignalReader::stop_until_continued() {
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTSTP);
+  std::signal(SIGTSTP, SIG_DFL);
   static_cast<void>(std::raise(SIGTSTP));
-  sigprocmask(SIG_UNBLOCK, &stop, nullptr);
-  sigprocmask(SIG_BLOCK, &stop, nullptr);
+  handle(SIGTSTP);
 }
 
 }  // namespace plimsoll::cli

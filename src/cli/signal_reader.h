@@ -1,5 +1,5 @@
-// Lets a process that starts other processes read its signals from a descriptor, so that poll() can wait for signals
-// and pipes at the same time. Not thread-safe: signals are blocked in the calling thread.
+// Lets a process read its signals from a descriptor, so that poll() can wait for signals and for pipes at the same time.
+// The class is not thread-safe, but a signal is found whichever thread of the process the kernel gives it to.
 #pragma once
 
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <csignal>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace plimsoll::cli {
 
@@ -35,9 +36,13 @@ class Descriptor {
 // While this object exists, SIGCHLD, SIGINT, SIGTERM, SIGHUP and SIGTSTP are returned by next() instead of having their
 // usual effect, except for those that this process ignores. Signals that were not read are dropped at the end. At most
 // one object exists at a time.
+//
+// The object installs signal handlers that write to a pipe. It does not block the signals to read them with signalfd(), because
+// libraries such as CUDA's create threads that do not block them: the kernel would deliver a signal to such a thread,
+// where SIGCHLD has no effect, so that poll() would wait forever, and where SIGTERM would end the process.
 class SignalReader {
  public:
-  // Blocks the signals and opens the descriptor. Errors: kDevice.
+  // Installs the handlers and opens the descriptor. Errors: kDevice.
   SignalReader();
   ~SignalReader();
   SignalReader(const SignalReader&) = delete;
@@ -45,8 +50,8 @@ class SignalReader {
 
   // Returns the file descriptor to poll: it is readable if a signal has arrived.
   int descriptor() const { return reader_.get(); }
-  // Returns the signals that were blocked before this object was created. A child process must block these and no
-  // others.
+  // Returns the signals that were blocked before this object was created, which unblocks those that it reads. A child
+  // process must block these and no others.
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;
@@ -55,8 +60,15 @@ class SignalReader {
   static void stop_until_continued();
 
  private:
+  struct Action {
+    int signal = 0;
+    struct sigaction before {};
+  };
+
   sigset_t before_{};
+  std::vector<Action> actions_;
   Descriptor reader_;
+  Descriptor writer_;
 };
 
 }  // namespace plimsoll::cli
