@@ -228,7 +228,7 @@ class Replacer {
     if (copies > 1 && slices > 1) {
       throw_error(
           ErrorCode::kUsage,
-          "{}: 'dp_replicate_size' is {} and 'dp_shard_size' is {}: slices within a machine and copies "
+          "{}: 'dp_replicate_size' is {} and 'dp_shard_size' is {}: shards within a machine and replicas "
           "among machines are not in this version; give 'dp_shard_size' alone to divide the states "
           "among all ranks, or 'dp_replicate_size' alone to divide nothing",
           config.name, copies, slices);
