@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
     arguments.do_eval = true;
 
-    // The Trainer reads all rows now and keeps their ids, so the plan has room for exactly these batches.
+    // The constructor of Trainer reads all rows, so the plan has room for exactly the batches of these rows.
     const plimsoll::TrainerParts parts{.data = plimsoll::MemoryData{
                                            .train = std::make_shared<Sequences>(512, 1),
                                            .validation = std::make_shared<Sequences>(128, 2),

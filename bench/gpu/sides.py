@@ -117,7 +117,7 @@ class Ours:
                     rows=counts, device=used, nvml_mib=done.peak_mib, predicted_mib=predicted)
 
     def loss_of(self, folder, precision):
-        """Returns the loss of the small model of check_losses."""
+        """Returns the loss that Plimsoll computes for the small random model; check_losses() compares it with Trainer's."""
         out = os.path.join(folder, "ours_" + precision)
         done = Watched(self.check_words(folder, precision, out), self.gauge, 200)
         if done.error():

@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // Torchrun's variables of a rank. With other launchers, the variables with the address of the ranks' store are used too.
+    // The variables that torchrun sets for each rank. MASTER_ADDR and MASTER_PORT are also read with others.
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

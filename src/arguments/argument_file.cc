@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 // The key "$schema" names the JSON Schema with which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
-// The rules of settings in JSON. The depth also holds for YAML.
+// The greatest depth of nesting and the greatest size of a settings file, in JSON and in YAML.
 constexpr JsonRules kSettingsRules{.max_depth = 32, .max_bytes = int64_t{16} << 20};
 
 // The text of a settings file and its name for messages. Messages contain line numbers if `lines` permits it.

@@ -132,7 +132,7 @@ constexpr std::array kExclusions = {
               "give one of them"},
     Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
               {"cp_size", Is::kNoneOf, "1"},
-              "{0} compares processes that read different batches, and those of {1} read the same ones; give "
+              "{0} is for processes that read different batches, but those of {1} read the same ones; give "
               "one of them"},
     Exclusion{
         {"pp_size", Is::kNoneOf, "1"},
