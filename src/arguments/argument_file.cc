@@ -74,7 +74,7 @@ std::string_view shown(const std::string& key) {
   return std::string_view(key).substr(0, end);
 }
 
-// Builds the tree of a text of settings, and notes where each setting is.
+// Builds the JSON tree of a text with settings, and records the offset of each setting in the text.
 class SettingsTree : public JsonTree<Json> {
  public:
   explicit SettingsTree(const Source& source) : source_(source) {}
