@@ -9,7 +9,7 @@
 
 #include "plimsoll/trainer.h"
 
-// Sequences of random ids. The class of a sequence says if the id 7 occurs in it.
+// Sequences of random ids. The class of a sequence is 1 if the id 7 occurs in it, otherwise 0.
 class Sequences : public plimsoll::DataRows {
  public:
   Sequences(int64_t num_rows, uint32_t seed) : num_rows_(num_rows), seed_(seed) {}

@@ -141,7 +141,7 @@ DEVICES_LOCK = threading.Lock()
 
 
 def device_fault(result, device):
-    """Returns the reason why a run is not counted (it used another device than `device` or than the first run), or None.
+    """Returns the reason why a run is excluded (it used another device than `device` or than the first run), or None.
 
     Prints the device of the first run.
     """

@@ -19,7 +19,7 @@ block=128
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 # Passes over the text that two cores make in less than five minutes. bench/results/amx-2026-11-26.md has the measurement with AMX. The numbers
-# for other CPUs are estimates on the safe side.
+# for other CPUs are conservative estimates.
 if cpu_has amx_bf16; then
   epochs=${DEMO_EPOCHS:-5}
 elif cpu_has avx512_bf16; then

@@ -155,7 +155,7 @@ def train_figures(one, log, memory, done):
 
 
 def wrong_peer(device, precision, figures):
-    """Returns the reason why a run of Trainer is not counted (its device or type of products is not the requested one), or None."""
+    """Returns the reason why a run of Trainer is excluded (its device or type of products is not the requested one), or None."""
     return devices.wrong_device(device, figures.get("device")) or devices.wrong_precision(precision, figures.get("precision"))
 
 

@@ -89,7 +89,7 @@ struct Counted {
   int64_t count;
 };
 
-// Returns the entries by decreasing count; equal counts are in the order of their bytes.
+// Returns the entries by decreasing count. Entries with equal counts are sorted by the bytes of their text.
 std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& counts, int64_t at_least) {
   std::vector<Counted> sorted;
   for (const auto& [piece, count] : counts) {
