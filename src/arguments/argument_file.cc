@@ -40,7 +40,7 @@ class Source {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
   std::string at_offset(size_t offset) const { return at_line(position_in(text_, offset).line); }
-  // Returns the start of a message about a byte, with line and column.
+  // Returns the start of an error message about the byte at this offset: the name, the line and the column.
   std::string at_character(size_t offset) const {
     const TextPosition position = position_in(text_, offset);
     return lines_ == SourceLines::kSay
