@@ -170,7 +170,7 @@ def trainer_device(trainer):
 
 
 def wrong_device(wanted, used):
-    """Returns the reason why a run is not counted (it used another device than the requested one, or it is not known which), or None."""
+    """Returns the reason why a run is excluded (its device is unknown or is not the requested one), or None."""
     kind = "cuda" if wanted.startswith("cuda") else "cpu"
     if used is None:
         return f"the device is not known, {kind} was requested"
@@ -180,7 +180,7 @@ def wrong_device(wanted, used):
 
 
 def wrong_threads(wanted, used):
-    """Returns the reason why a run on a CPU is not counted (it used another number of threads or did not state it), or None."""
+    """Returns the reason why a run on a CPU is excluded (it used another number of threads or did not state it), or None."""
     found = re.search(r"(\d+) threads?\b", used or "")
     if found and int(found.group(1)) == wanted:
         return None
@@ -214,7 +214,7 @@ def trainer_precision(trainer):
 
 
 def wrong_precision(wanted, used):
-    """Returns the reason why a run is not counted (it multiplied in another type), or None. Trainer's equivalent of "tf32x3" is fp32."""
+    """Returns the reason why a run is excluded (it multiplied in another type), or None. Trainer's equivalent of "tf32x3" is fp32."""
     wanted = "fp32" if wanted == "tf32x3" else wanted
     return None if used == wanted else f"multiplied in {used}, {wanted} was requested"
 

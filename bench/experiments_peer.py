@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs one row of `plimsoll bench --peer` with Hugging Face's Trainer and the same arguments. Writes one JSON file.
+"""Repeats one training run of `plimsoll bench --peer` (a row of its table) with Hugging Face's Trainer. Writes a JSON file.
 
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
        experiments_peer.py --check    # checks if it can run; exit code 0 or the reason in the last line
@@ -131,7 +131,7 @@ def own_optimizer(model, arguments, options):
 
 
 def prepared(model, options):
-    """Returns the model after it has applied the arguments of a row that concern the model and not Trainer."""
+    """Applies those arguments of the run that concern the model and not Trainer. Returns the changed model."""
     import torch
     if options.get("dtype", "float32") == "bfloat16":
         model = model.to(torch.bfloat16)
@@ -194,7 +194,7 @@ def device_of_row(out):
 
 
 def wanted_precision(options):
-    """Returns the type of the matrix products of a row. Products of bf16 weights are not measured, because they are in bf16."""
+    """Returns the type that trainer_precision() must report for the run: its mixed precision, otherwise that of fp32 products."""
     for name in ("bf16", "fp16", "tf32"):
         if options.get(name, "False") in ("True", "true", "1"):
             return name
@@ -211,7 +211,7 @@ def bert_config_of(name):
 
 
 def check():
-    """Imports the modules that every row needs; the program shows the last line of an error."""
+    """Imports the modules that every run needs. If one is missing, `plimsoll bench` shows the last line of the error."""
     import torch  # noqa: F401
     import transformers  # noqa: F401
 

@@ -80,7 +80,7 @@ if(TARGET plimsoll_api)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 endif()
 
-# README.md runs the examples from the build folder, so they are built too.
+# The commands in README.md run example programs in the build folder, so plimsoll_product builds them too.
 if(TARGET plimsoll_examples)
   add_dependencies(plimsoll_product plimsoll_examples)
 endif()

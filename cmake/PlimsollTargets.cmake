@@ -76,8 +76,8 @@ function(plimsoll_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   plimsoll_compile_as_one(${name} ${ARG_APART})
-  # Test sources are compiled with -O1, which takes two thirds of the time. The code under test is in libraries, which
-  # have the options of a release.
+  # Test sources are compiled with -O1, which takes two thirds of the time that the options of a release take. The code
+  # under test is in libraries, which are compiled with those options.
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)

@@ -9,7 +9,7 @@
 
 #include "plimsoll/trainer.h"
 
-// Sequences of random ids. The class of a sequence says if the id 7 occurs in it.
+// Sequences of random ids. The class of a sequence is 1 if the id 7 occurs in it, otherwise 0.
 class Sequences : public plimsoll::DataRows {
  public:
   Sequences(int64_t num_rows, uint32_t seed) : num_rows_(num_rows), seed_(seed) {}
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
     arguments.do_eval = true;
 
-    // The Trainer reads all rows now and keeps their ids, so the plan has room for exactly these batches.
+    // The constructor of Trainer reads all rows, so the plan has room for exactly the batches of these rows.
     const plimsoll::TrainerParts parts{.data = plimsoll::MemoryData{
                                            .train = std::make_shared<Sequences>(512, 1),
                                            .validation = std::make_shared<Sequences>(128, 2),

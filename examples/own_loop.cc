@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
     plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
-    // The plan covers every batch of this number of steps.
+    // The plan is made for the batches of this number of steps, so the number must be set before.
     if (arguments.max_steps < 0) arguments.max_steps = 20;
     const bool is_own = arguments.optim == "sgd" && arguments.optim_args.contains("momentum");
 

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     // The plan has room for batches of 8 texts of 128 tokens, the defaults of per_device_eval_batch_size and
     // max_seq_length. Longer texts are cut, and more texts make more batches.
 
-    // Without a data set, the texts come from the calls below.
+    // The Trainer gets no data set, because the texts are passed to predict() below.
     const plimsoll::TrainerParts parts{.data = plimsoll::MemoryData{}};
     plimsoll::Trainer trainer(arguments, parts, plimsoll::Task::kPredict);
 

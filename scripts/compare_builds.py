@@ -8,9 +8,9 @@
 OLD and NEW are paths of the program `plimsoll`. The change between them must not change results, so every difference is
 an error and the exit code is 1.
 
-plans  For every preset of OLD, for a CPU and for two GPUs: `plan --json` with no method, with every method alone, with every
-       pair of methods and with random larger sets. Plans are equal if all bytes, bounds, peaks, kernels, buckets and passes
-       are. A set that OLD refuses must be refused by NEW with the same exit code.
+plans  For every preset of OLD, for a CPU and for two GPUs: `plan --json` with no method (such as --bf16), with every method alone,
+       with every pair of methods and with random larger sets. Two plans are equal if all their sizes in bytes, bounds, peaks,
+       kernels, batch sizes of programs and passes are. If OLD refuses a set, NEW must refuse it with the same exit code.
 runs   Trains a tiny model with every method alone and with random sets, and compares every file that holds weights or
        optimizer states byte by byte, and the log of losses without its times.
 speed  Trains the models of bench/gpu/compare.py (of bench/cpu/compare.py on a CPU) with both programs in turn, prints the
@@ -141,7 +141,7 @@ DEVICES_LOCK = threading.Lock()
 
 
 def device_fault(result, device):
-    """Returns the reason why a run is not counted (it used another device than `device` or than the first run), or None.
+    """Returns the reason why a run is excluded (it used another device than `device` or than the first run), or None.
 
     Prints the device of the first run.
     """

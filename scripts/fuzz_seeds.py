@@ -109,8 +109,8 @@ def add_tokenizers(seeds):
     for path in sorted(MODELS.glob("*/merges.txt")):
         seeds.add("io_text_tokenizer_fuzz", path.read_bytes() + text, bytes([10]))
     seeds.add("io_text_tokenizer_fuzz", (MODELS / "bert/vocab.txt").read_bytes() + text, b"\x01")
-    # Combines the other steps of each tokenizer of the tests (normalizer, pre-tokenizer and so on) with each kind of
-    # model.
+    # Combines all parts of each tokenizer of the tests except for its model (normalizer, pre-tokenizer and so on) with each
+    # kind of model.
     steps = {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens"}
     for folder in sorted(MODELS.glob("*/tokenizer.json")):
         tokenizer = json.loads(folder.read_text())

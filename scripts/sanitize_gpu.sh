@@ -86,9 +86,9 @@ for tool in "${tools[@]}"; do
   # that was not computed gives a NaN in the result.
   [ "$tool" = initcheck ] && continue
   for test in attention attention_first_token element_wise embedding layer_norm loss matmul optimizer quantization; do
-    # The tools make every allocation slow, of which one test has thousands, and racecheck every access to shared
-    # memory. Under racecheck, tests named Small therefore replace those with many shapes; they also cover element-wise
-    # kernels without shared memory.
+    # The tools slow down every allocation, so the test with thousands of them (MoreTensorsThanALaunch) is left out. Racecheck
+    # also slows down every access to shared memory. Under it, the tests named Small therefore replace those with many
+    # shapes, and the largest tests of attention are left out.
     filter=-*MoreTensorsThanALaunch*
     if [ "$tool" = racecheck ]; then
       case $test in

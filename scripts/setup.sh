@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the Debian packages that a task needs and that are missing; does nothing, in a few milliseconds, when none is.
+# Installs the missing Debian packages of those that a task needs. If none is missing, it ends after a few milliseconds.
 #
 #   scripts/setup.sh [build|demo|demo-clm|python|format|tidy|fuzz|bench|launchers|wheel|packages|package:NAME]...     (default: build)
 #
-# Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and
+# Needs root, or sudo without a password. Otherwise it names what is missing and the command that installs it, and
 # exits with 2. On a system without dpkg it only prints the names of the packages.
 set -eu
 

@@ -51,7 +51,7 @@ def lengths_of(case):
 
 
 def write_texts(path, lengths, tokenizer):
-    """Returns one text per length: whole words of the vocabulary, two tokens fewer for [CLS] and [SEP]."""
+    """Writes a TSV file of labelled texts, one per length: whole words, two tokens fewer than the length for [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and len(w) > 2]
     generator = random.Random(2)
@@ -85,7 +85,7 @@ def environment_of(threads):
 
 
 def wrong_run(device, threads):
-    """Returns the reason why a run is not counted, or None."""
+    """Returns the reason why a run is left out of the comparison, or None."""
     return devices.wrong_device("cpu", device) or devices.wrong_threads(threads, device)
 
 

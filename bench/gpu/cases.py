@@ -54,7 +54,7 @@ def short_lengths(rows, seed=1, mean=53, longest=128):
 
 
 def write_texts(path, lengths, tokenizer, num_labels):
-    """Returns one text per length: whole words of the vocabulary, two tokens fewer for [CLS] and [SEP]."""
+    """Writes a TSV file of labelled texts, one per length: whole words, two tokens fewer than the length for [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and w.islower() and len(w) > 2]
     generator = random.Random(2)

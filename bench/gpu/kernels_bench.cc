@@ -194,7 +194,7 @@ void measure_embeddings(Bench& bench, DType dtype, int64_t C, int64_t T) {
     sort.ids[k] = ids[k];
     sort.sorted[k] = integers(DType::kI32, std::vector<int64_t>(static_cast<size_t>(2 * T)));
   }
-  // The bandwidth counts each id as read once and each sorted pair as written once.
+  // The bandwidth counts one read per id (4 bytes) and one write per pair of the sorted output (8 bytes).
   bench.measure(fmt::format("sort_ids of three lists, {} tokens", T), 3 * T * 12, [&] {
     sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
     sort_ids_cuda(sort, nullptr, nullptr);

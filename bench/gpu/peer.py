@@ -97,8 +97,8 @@ def train(case, device):
     last = case["peer_steps"]
     warm_up = max(4, last // 3) if last > 4 else 1
     clock = Clock(warm_up, last, device)
-    # With accumulation, the loss that Trainer reports may be the sum over the micro-batches. The model's own losses
-    # have only one meaning.
+    # Averages the losses that the model itself returns, because with accumulation the loss that Trainer reports may be the
+    # sum over the micro-batches instead of their mean.
     losses = []
     model.register_forward_hook(lambda module, words, output: losses.append(output.loss.detach()))
     fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")

@@ -117,7 +117,7 @@ class Ours:
                     rows=counts, device=used, nvml_mib=done.peak_mib, predicted_mib=predicted)
 
     def loss_of(self, folder, precision):
-        """Returns the loss of the small model of check_losses."""
+        """Returns the loss that Plimsoll computes for the small random model; check_losses() compares it with Trainer's."""
         out = os.path.join(folder, "ours_" + precision)
         done = Watched(self.check_words(folder, precision, out), self.gauge, 200)
         if done.error():
@@ -155,7 +155,7 @@ def train_figures(one, log, memory, done):
 
 
 def wrong_peer(device, precision, figures):
-    """Returns the reason why a run of Trainer is not counted (its device or type of products is not the requested one), or None."""
+    """Returns the reason why a run of Trainer is excluded (its device or type of products is not the requested one), or None."""
     return devices.wrong_device(device, figures.get("device")) or devices.wrong_precision(precision, figures.get("precision"))
 
 

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 struct BenchRowWords {
   int repetitions = 5;
-  // only rows whose names contain one of these texts are timed; if empty, all rows
+  // parts of names: only implementations of kernels whose names contain one of them are timed; if empty, all
   std::vector<std::string> rows = {};
 };
 

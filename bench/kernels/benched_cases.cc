@@ -188,7 +188,7 @@ TinyBatch benched_batch(const BenchedCase& benched) {
 std::vector<BenchedRound> benched_rounds(const Plan& plan) {
   const KernelTarget target = kernel_target(plan.request);
   std::vector<BenchedRound> rounds(1);
-  // For each implementation the number of ops of the plan that it accepts, and for each kernel the number of its ops.
+  // accepted: for each implementation, how many ops of the plan it accepts. num_ops: for each kernel, how many ops need it.
   std::map<const KernelRow*, int64_t> accepted;
   std::map<std::string_view, int64_t> num_ops;
   for (const ProgramPlan& program : plan.programs) {
@@ -204,7 +204,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of further runs added so far
+  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of runs after the first
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;

@@ -73,7 +73,7 @@ class RowTimer {
   void run(Results& results) {
     for (const ProgramPlan& program : plan_.programs) samples_[program.name].resize(program.ops.size());
     const TinyBatch batch = benched_batch(benched_);
-    // The first repetition touches the memory and lets libraries choose their code. It is not counted.
+    // The first repetition is not counted, because memory is accessed and libraries select kernels for the first time.
     for (int repetition = 0; repetition <= repetitions_; ++repetition) {
       if (plan_.programs.contains(kTrainProgram)) step(batch, repetition);
       if (plan_.programs.contains(kEvaluateProgram)) {

@@ -44,7 +44,7 @@ def blocks_of(curve):
 
 
 def judge(curves, ours):
-    """Runs the comparison of one precision."""
+    """Returns how far Plimsoll's curve deviates from Trainer's runs: t per block and of the last fifth, and the bounds of the test."""
     peers = [blocks_of(curve) for curve in curves]
     mine = blocks_of(ours)
     n = len(peers)

@@ -107,7 +107,7 @@ def answer_of(peer):
 
 
 def student_cdf(t, degrees):
-    """Integrates the density with Simpson's rule. Requires: t >= 0."""
+    """Returns the probability that a value of Student's distribution is at most t (Simpson's rule). Requires: t >= 0."""
     density = lambda x: (1 + x * x / degrees) ** (-(degrees + 1) / 2)
     scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
     n = 4000

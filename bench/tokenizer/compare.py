@@ -233,7 +233,7 @@ def vocab_txt(checker, model, lines):
 
 
 def folders(checker, model, lines):
-    """Checks folders as transformers opens them, including tokenizer_config.json and the older files."""
+    """Compares tokenizers of whole folders, with tokenizer_config.json and older files, with AutoTokenizer of transformers."""
     from transformers import AutoTokenizer  # transformers is imported only here, because that takes a second or more
 
     texts = [*lines[:3000], *mixed_lines(3000), *wild_lines(2000), "a New York [NEW] é new york<x> b", "<S> <s>a</s>"]

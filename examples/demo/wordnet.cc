@@ -89,7 +89,7 @@ struct Counted {
   int64_t count;
 };
 
-// Returns the entries by decreasing count; equal counts are in the order of their bytes.
+// Returns the entries by decreasing count. Entries with equal counts are sorted by the bytes of their text.
 std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& counts, int64_t at_least) {
   std::vector<Counted> sorted;
   for (const auto& [piece, count] : counts) {
@@ -183,8 +183,8 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
   for (const Definition& definition : definitions) {
     if (members[definition.label] >= limits.min_class) ordered.push_back(&definition);
   }
-  // If a class has too many definitions, those with the smallest values of hash / 100 are taken. split_of() uses hash %
-  // 100, so this choice does not depend on the split.
+  // If a class has more than max_class definitions, those with the smallest values of hash / 100 are kept. split_of() uses
+  // hash % 100, so every split keeps about the same share of them.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.word) / 100; });
   std::map<std::string_view, int64_t> taken;
   std::unordered_set<std::string_view> texts;
@@ -192,7 +192,7 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
     if (!texts.insert(definition->text).second) return true;
     return limits.max_class > 0 && ++taken[definition->label] > limits.max_class;
   });
-  // Sorts by another hash. In the order above, all rows of a class with a limit would be at the beginning.
+  // Sorts again, by a hash of the text. In the order of the selection, a class that was cut to max_class would come first.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.text); });
   for (const Definition* definition : ordered) {
     LabelledText row{definition->text, definition->label};
@@ -219,7 +219,7 @@ std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size)
   for (const LabelledText& row : rows) {
     for (const std::string& word : words_of(row.text)) {
       if (word.size() < 2) continue;
-      // of two pieces with the same count, a complete word shortens texts more than an ending
+      // Complete words count twice, because a word as one token shortens texts more than an equally frequent ending.
       counts[word] += 2;
       for (size_t length = 2; length <= 6 && length < word.size(); ++length) {
         ++counts["##" + word.substr(word.size() - length)];

@@ -11,7 +11,7 @@
 namespace plimsoll {
 
 struct EventReply {
-  // The `id` of the event that this line replies to; nothing for requests that the reader sends without being asked.
+  // The `id` of the event that this line answers; nothing for a request that does not answer an event.
   std::optional<int64_t> id = {};
   std::optional<MetricMap> metrics = {};
   TrainControl control = {};

@@ -28,8 +28,8 @@ struct Experiment {
   std::vector<std::string> words;  // the arguments of `plimsoll train`, without output_dir
   // environment variables NAME=VALUE that are set for the processes of the run
   std::vector<std::string> environment = {};
-  // If the row repeats a run of Hugging Face's document: the differences between the two, such as bf16 instead of fp16.
-  // May be empty.
+  // If the row repeats a run of Hugging Face's page on training on GPUs: how it differs from that run, such as by bf16
+  // instead of fp16. May be empty.
   std::string note;
   bool operator==(const Experiment&) const = default;
 };
@@ -126,9 +126,9 @@ struct PlannedExperiment {
   int64_t total_bytes = 0;
   bool fits = true;     // true if it fits into the memory of the device, or into --memory_limit
   std::string refused;  // the error message if the row cannot be planned, otherwise empty
-  // The values that Hugging Face's page states for this row. Empty for rows that the page does not contain or states no
-  // values for (the settings of the DataLoader), and if the row does not train the page's model on a GPU with sequences
-  // of the page's length.
+  // The values that Hugging Face's page states for this row. Empty if the page does not contain the row or states no values
+  // for it (as for the settings of the DataLoader), and if the row does not train the page's model on a GPU with
+  // sequences of the page's length.
   std::optional<DocumentFigures> document = {};
 };
 

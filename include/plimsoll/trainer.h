@@ -35,7 +35,7 @@
 
 namespace plimsoll {
 
-// What a Trainer is used for, which determines the data that it reads when it is constructed.
+// The purpose of a Trainer, which determines the data that it reads when it is constructed.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
 // The test sets: the test data, and MNLI's second test set, with genres that the training data does not

@@ -57,7 +57,7 @@ class WillNotFit(PlimsollError, MemoryError):
 
 
 class BadData(PlimsollError, ValueError):
-    """A data file, a tokenizer, a model or a checkpoint is invalid. The message names the place."""
+    """A data file, a tokenizer, a model or a checkpoint is invalid. The message names the file and, if known, the line."""
 
     exit_code = 4
 

@@ -61,7 +61,7 @@ std::string keep_calibration(const std::string& json, const Environment& environ
   const CpuCalibration calibration = parse_cpu_calibration(json, "the calibration");
   std::string path = calibration_path(calibration.cpu, calibration.num_threads, environment);
   keep_in_cache(posix_file_system(), path, json,
-                "the calibration; --calibration FILE reads one from anywhere");
+                "the calibration (--calibration FILE reads one from any path)");
   return path;
 }
 

@@ -89,7 +89,7 @@ DiskBenchReport bench_disk(const std::string& folder, int64_t file_bytes, const 
                         .write_gb_per_s = report.write_gb_per_s,
                         .both_gb_per_s = report.both_gb_per_s,
                         .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(now))};
-  keep_in_cache(files, path, disk_rates_json(rates), "the rates of the disk");
+  keep_in_cache(files, path, disk_rates_json(rates), "the measured rates of the disk");
   return report;
 }
 

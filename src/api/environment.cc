@@ -1,6 +1,6 @@
-// Reads the environment of the process. No other file of the library does. The variables determine where caches are, so
-// that a program finds models where Hugging Face's own tools keep them, and tell a process that a launcher has started
-// its rank.
+// Reads the environment of the process. No other file of the library does. Some variables determine where caches are, so
+// that a program finds models where Hugging Face's own tools store them. Others tell a process that was started by a
+// launcher which rank of a run it is.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // Torchrun's variables of a rank. With other launchers, the variables with the address of the ranks' store are used too.
+    // The variables that torchrun sets for each rank. MASTER_ADDR and MASTER_PORT are also read with others.
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

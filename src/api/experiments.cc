@@ -296,13 +296,13 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
   for (size_t i = 0; i < rows.size(); ++i) {
     Row& row = rows[i];
     const bool stands_in = !on_gpu && i < num_documents && row.name.find("bf16") != std::string::npos;
-    experiments.push_back(
-        {.name = row.name,
-         .key = fmt::format("{:02}-{}", i + 1, key_of(row.name)),
-         .methods = std::move(row.methods),
-         .words = merged(merged(common_words(device), row.words), more),
-         .note =
-             stands_in ? "bf16 replaces the documents' fp16, which Plimsoll does not compute on a CPU" : ""});
+    experiments.push_back({.name = row.name,
+                           .key = fmt::format("{:02}-{}", i + 1, key_of(row.name)),
+                           .methods = std::move(row.methods),
+                           .words = merged(merged(common_words(device), row.words), more),
+                           .note = stands_in ? "bf16 replaces the fp16 of Hugging Face's page, because "
+                                               "Plimsoll does not compute in fp16 on a CPU"
+                                             : ""});
   }
   return experiments;
 }

@@ -440,7 +440,7 @@ class Fit {
   // For each device and each reason, the methods that cannot be used.
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
   std::optional<Error> unable_;  // the first error of a card for which the arguments were refused
-  // For each device, how much the row that was added last changes the training. The rows of a tie are sorted by this.
+  // For each card, how much its fastest set of methods changes the training. Cards with equal costs or times are sorted by it.
   std::map<std::string, ExtentOfChange> extents_;
   size_t num_methods_ = 0;
   double plan_ms_ = 0;

@@ -294,7 +294,7 @@ Inspection inspect_folder(const std::string& path) {
     json["checkpoint"] = {{"is_whole", found.is_whole},
                           {"damage", damage ? OrderedJson(*damage) : OrderedJson()}};
     text += damage ? "checkpoint DAMAGED: " + *damage + "\n"
-                   : "checkpoint verifies: every size and hash agrees with the manifest\n";
+                   : "checkpoint is valid: every size and hash agrees with the manifest\n";
     if (!damage && fs::exists(path + "/" + std::string(kRunStateFile))) {
       const OpenCheckpoint checkpoint = open_checkpoint(files, path);
       const auto state = nlohmann::json::parse(checkpoint.run_state_json);

@@ -153,8 +153,8 @@ class LinksOfRun {
     report_.notes.push_back(
         "NCCL is not measured: " +
         (own_reason.empty()
-             ? "another rank cannot open it; run this command on the machine of that rank alone "
-               "to see where it was searched for"
+             ? "another rank cannot open the library of NCCL; run this command on the machine of that rank "
+               "alone to see where it was searched for"
              : own_reason));
     return false;
   }
@@ -164,8 +164,8 @@ class LinksOfRun {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {
       report_.notes.push_back(fmt::format(
-          "the largest size is {} KiB: plans take larger exchanges at its rate, which is lower than that of "
-          "large data; leave out the size after --links, or give 16MiB or more, before you use the times in "
+          "the largest size is {} KiB, and plans assume its rate for larger exchanges, which are faster in "
+          "reality; leave out the size after --links, or give 16MiB or more, before you use the times in "
           "plans",
           limits_.largest_bytes >> 10));
     }
@@ -179,7 +179,7 @@ class LinksOfRun {
       }
     }
     keep_in_cache(files, path, link_calibration_json(measured),
-                  "the times; --link_calibration FILE reads a file from anywhere");
+                  "the measured times (--link_calibration FILE reads them from any path)");
     report_.path = path;
   }
 

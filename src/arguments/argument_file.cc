@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 // The key "$schema" names the JSON Schema with which editors complete and check a settings file. It is not a setting.
 constexpr std::string_view kSchemaKey = "$schema";
 
-// The rules of settings in JSON. The depth also holds for YAML.
+// The greatest depth of nesting and the greatest size of a settings file, in JSON and in YAML.
 constexpr JsonRules kSettingsRules{.max_depth = 32, .max_bytes = int64_t{16} << 20};
 
 // The text of a settings file and its name for messages. Messages contain line numbers if `lines` permits it.
@@ -40,7 +40,7 @@ class Source {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
   std::string at_offset(size_t offset) const { return at_line(position_in(text_, offset).line); }
-  // Returns the start of a message about a byte, with line and column.
+  // Returns the start of an error message about the byte at this offset: the name, the line and the column.
   std::string at_character(size_t offset) const {
     const TextPosition position = position_in(text_, offset);
     return lines_ == SourceLines::kSay
@@ -74,7 +74,7 @@ std::string_view shown(const std::string& key) {
   return std::string_view(key).substr(0, end);
 }
 
-// Builds the tree of a text of settings, and notes where each setting is.
+// Builds the JSON tree of a text with settings, and records the offset of each setting in the text.
 class SettingsTree : public JsonTree<Json> {
  public:
   explicit SettingsTree(const Source& source) : source_(source) {}

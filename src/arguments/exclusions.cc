@@ -75,7 +75,7 @@ constexpr std::array kExclusions = {
     Exclusion{
         {"zero_stage", Is::kNoneOf, "0"},
         {"optim", Is::kOneOf, "adafactor"},
-        "{0} divides states that are numbers of one element each, but those of {1} are sums over rows and "
+        "{0} divides states with one number per element of a weight, but those of {1} are sums over rows and "
         "columns; give --optim adamw_8bit, or leave --zero_stage out"},
     Exclusion{{"zero_stage", Is::kNoneOf, "0"},
               {"optimizer_in_backward", Is::kTrue},
@@ -99,7 +99,7 @@ constexpr std::array kExclusions = {
     Exclusion{
         {"data_parallel_mode", Is::kOneOf, "dp"},
         {"optim", Is::kOneOf, "adafactor"},
-        "{0} is for optimizers whose states are numbers of one element each, but those of {1} are sums over "
+        "{0} needs optimizer states with one number per element of a weight, but those of {1} are sums over "
         "rows and columns; give --optim adamw_torch, or leave --data_parallel_mode out"},
     Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
               {"optimizer_in_backward", Is::kTrue},
@@ -132,7 +132,7 @@ constexpr std::array kExclusions = {
               "give one of them"},
     Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
               {"cp_size", Is::kNoneOf, "1"},
-              "{0} compares processes that read different batches, and those of {1} read the same ones; give "
+              "{0} is for processes that read different batches, but those of {1} read the same ones; give "
               "one of them"},
     Exclusion{
         {"pp_size", Is::kNoneOf, "1"},

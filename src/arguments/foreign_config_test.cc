@@ -436,7 +436,7 @@ TEST(Fsdp, OptionsStateWhatTheRanksDivide) {
   EXPECT_EQ(notes[0], "--fsdp sets --zero_stage 3");
   EXPECT_EQ(notes[1], "--fsdp: one key has no effect here, for the reasons in docs/ARGUMENTS.md: auto_wrap");
   EXPECT_EQ(error_of({"--fsdp", "hybrid_shard"}),
-            "--fsdp: 'hybrid_shard': slices within a machine and copies among machines are not in this "
+            "--fsdp: 'hybrid_shard': shards within a machine and replicas among machines are not in this "
             "version; give full_shard");
   EXPECT_EQ(
       error_of({"--fsdp", "full_shard offload"}),

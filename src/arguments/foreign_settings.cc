@@ -191,7 +191,7 @@ class Replacer {
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
     int64_t copies = 1, slices = 1;
-    // The numbers of ranks that read the same batches, by the setting, and the keys that state them.
+    // The size of a group of ranks that reads the same batches, by the setting (such as tp_size), and the keys that state it.
     std::map<std::string_view, int64_t> groups;
     std::vector<const ForeignValue*> group_sources;
     const ForeignValue* source = nullptr;  // the key that states the number of ranks with different batches
@@ -228,7 +228,7 @@ class Replacer {
     if (copies > 1 && slices > 1) {
       throw_error(
           ErrorCode::kUsage,
-          "{}: 'dp_replicate_size' is {} and 'dp_shard_size' is {}: slices within a machine and copies "
+          "{}: 'dp_replicate_size' is {} and 'dp_shard_size' is {}: shards within a machine and replicas "
           "among machines are not in this version; give 'dp_shard_size' alone to divide the states "
           "among all ranks, or 'dp_replicate_size' alone to divide nothing",
           config.name, copies, slices);

@@ -155,8 +155,8 @@ class CommandLine {
     }
   }
 
-  // Returns true if the next word is the value of an option whose value may be omitted. It is if it is True, False, one
-  // of the option's choices or similar to a choice; a similar word is then refused with a suggestion. For an option
+  // Returns true if the next word is the value of an option whose value may be omitted. These words are values: True, False,
+  // one of the option's choices, and a word similar to a choice, which is then refused with a suggestion. For an option
   // without choices, any word but the name of a settings file is the value.
   bool takes_next(const Option& option) const {
     if (!has_value_next()) return false;

@@ -387,7 +387,7 @@ TEST(ParseArguments, SaysBothTypesWhenOneIsWrong) {
   EXPECT_EQ(error_of({"--learning_rate", "--do_train"}),
             "--learning_rate: the value is missing; write it after the name");
   EXPECT_EQ(error_of({"--run_name", std::string("a\0b", 3)}),
-            "--run_name: expected a text, got one with a NUL byte in it");
+            "--run_name: expected a text, got a text with a NUL byte");
 }
 
 TEST(ParseArguments, SuggestsTheNearestName) {

@@ -285,8 +285,8 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   }
   if (unused.empty()) return {};
   return fmt::format("{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
-                     command == RunCommand::kTrain      ? "train does not generate texts"
-                     : command == RunCommand::kPlan     ? "plan --phase generate plans texts"
+                     command == RunCommand::kTrain  ? "train does not generate texts"
+                     : command == RunCommand::kPlan ? "plan --phase generate plans runs that generate texts"
                      : command == RunCommand::kEvaluate ? "eval does not train"
                      : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
                                                         : "generate only continues texts");

@@ -192,7 +192,7 @@ void from_text(double& value, const Setting&, std::string_view text, std::string
 }
 
 void from_text(std::string& value, const Setting& setting, std::string_view text, std::string_view where) {
-  if (text.find('\0') != std::string_view::npos) fail_type(where, "a text", "one with a NUL byte in it");
+  if (text.find('\0') != std::string_view::npos) fail_type(where, "a text", "a text with a NUL byte");
   value = choice_from_text(setting, text);
   if (setting.info.unit == "flag") {
     const auto choices = split_choices(setting.info.range);

@@ -1,5 +1,5 @@
 // The sizes of transfers between memory and a scratch file (base/file.h). The plan counts the memory for them, and the executor
-// does them.
+// performs them.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ struct FreeEnds {
 // characters that turn `a` into `b`, or into a part of `b` if an end is free. Cost: the product of both lengths.
 inline size_t edit_distance(std::string_view a, std::string_view b, FreeEnds free_ends = {}) {
   // The table of the dynamic program has one row per character of `a`. Only three rows are kept: that of a[i], and those of the
-  // two characters before it. The oldest one is needed for an exchange of a[i - 2] and a[i - 1]. If the begin of `b` is free, the
+  // two characters before it. The oldest one is needed for an exchange of a[i - 2] and a[i - 1]. If the start of `b` is free, the
   // first row is zero, because leading characters of `b` then cost nothing. If the end is free, the result is the minimum of the
   // last row.
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);

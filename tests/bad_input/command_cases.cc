@@ -118,7 +118,7 @@ std::vector<Case> inspect_cases() {
               "checkpoint-2/trainer_state.json"),
       inspect("InspectResults", {"***** all metrics *****", "train_loss"}, "all_results.json"),
       inspect("InspectRunState", {"inspect its folder"}, "checkpoint-2/run_state.json"),
-      inspect("InspectCheckpoint", {"checkpoint verifies", "step 2 of 2"}, "checkpoint-2"),
+      inspect("InspectCheckpoint", {"checkpoint is valid", "step 2 of 2"}, "checkpoint-2"),
       {"InspectDamagedCheckpoint",
        4,
        {"checkpoint DAMAGED: ", "model.safetensors", "train.tsv: 8 rows"},
