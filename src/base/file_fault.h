@@ -1,5 +1,5 @@
-// A disk for tests: a file system in memory that guarantees only POSIX durability, and a wrapper that fails
-// or stops at any call.
+// A disk for tests: a file system in memory that guarantees only what POSIX guarantees after a
+// crash, and a wrapper that can make any call fail or simulate a power failure at it.
 //
 // Not linked into the product. Not thread-safe, except the scratch files.
 #pragma once
@@ -24,7 +24,7 @@ enum class AfterCrash : uint8_t {
   // all names remain, but bytes that were not synced are lost, as with a journal that covers metadata only
   kKeepNamesOnly,
   kTornData,  // all names remain, and half of the bytes that were not synced
-  // names that were not synced remain in the innermost folders, but are lost in the parents of these folders
+  // in the innermost folders, names that were not synced remain; in the parents of these folders, such names are lost
   kInnerFirst,
 };
 

@@ -35,7 +35,7 @@ struct StateRule {
   int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
 };
 
-// A method (plimsoll/methods.h) that selects an optimizer.
+// A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments that do so.
 struct OptimizerMethod {
   std::string_view name;
   // position in the list of all methods that select an optimizer; every method has a different one
@@ -74,7 +74,7 @@ struct OptimizerRow {
   std::vector<StateRule> rules;
   std::vector<OptimizerMethod> methods;
 
-  // Returns true if momentum must not be 0, because without it there would be no state to store in 8 bits.
+  // Returns true for an 8-bit optimizer whose only state is the momentum. Its momentum must not be 0, because it would have no state then.
   bool needs_momentum() const { return has_optional_momentum && frame == UpdateFrame::kEightBit; }
 };
 

@@ -157,7 +157,7 @@ TEST(EventStream, StopsWaitingWhenItIsAsked) {
   EXPECT_FALSE(stream.wait_for_line([&] { return ++num_calls == 3; }).has_value());
   EXPECT_EQ(num_calls, 3);
   EXPECT_TRUE(stream.is_open());
-  // If a line has arrived, it must be returned although should_stop() returns true.
+  // A line that has arrived must be returned even if should_stop() returns true.
   ASSERT_EQ(write(ends.reader.get(), "a\n", 2), 2);
   EXPECT_EQ(stream.wait_for_line([] { return true; }), "a");
 }

@@ -41,8 +41,8 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
-// Refuses options that make no sense with --topology. It shows the links of all GPUs, because a matrix of one GPU
-// contains no links, and only once, because links do not change.
+// Refuses options that have no effect with --topology. The topology always contains all GPUs,
+// because links connect pairs of GPUs, and is shown only once, because links do not change.
 void refuse_with_topology(const CommandWords& words) {
   for (const char* option : {"device", "watch", "capabilities", "context"}) {
     if (!words.has(option)) continue;
@@ -68,8 +68,8 @@ MonitorWords read_words(const CommandInfo& command, const CommandWords& words) {
   return read;
 }
 
-// Sleeps until the time is over or one of the signals arrives, also one that arrived since the last call.
-// Requires: the signals are blocked.
+// Sleeps until the time is over or one of the signals arrives. A signal that has arrived since the
+// last call ends the sleep at once. Requires: the signals are blocked.
 bool is_ended_within(double wait_s, const sigset_t& signals) {
   timespec left{};
   left.tv_sec = static_cast<time_t>(wait_s);

@@ -251,8 +251,8 @@ TEST(Communicator, APlaceOutsideTheRunIsRefused) {
       << "no address of the store";
 }
 
-// Six ranks form a mesh of 3 x 2. They run operations along each axis of the mesh and among all ranks, with data sizes that
-// select both the direct exchange and the ring.
+// Six ranks form a mesh of 3 x 2. They run operations along each axis of the mesh and among all
+// ranks, with small and large data, so that both algorithms (direct exchange and ring) run.
 TEST(Groups, WorkAlongEachAxisOfAMesh) {
   const RankMesh mesh{.size = 6, .tensor_size = 2};
   run_ranks(mesh.size, [&](Communicator& ranks) {

@@ -50,12 +50,13 @@ class GlooMesh {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Returns the addresses of this rank for all other ranks, as the argument `addresses_of_peer` of their connect().
+  // Returns the addresses at which the other ranks connect with this one. They pass these to connect() as `addresses_of_peer`.
   std::vector<std::byte> addresses() const;
   // Connects with rank `peer`. Every rank connects with the others in ascending order. Throws TransferFailure.
   void connect(int peer, std::span<const std::byte> addresses_of_peer);
 
-  // Returns the rank for which the current or the last wait waits, or -1 before the first wait. Any thread may call it.
+  // Returns the rank on which the current wait depends, or the last one if no wait is in progress; -1 before the first wait. Any
+  // thread may call it.
   int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
   // Ends all current and later waits, and closes all connections. Any thread may call it.

@@ -1,5 +1,5 @@
-// The connection of one rank to the rendezvous store (store_server.h): registration, values, and the ends of other
-// ranks.
+// The connection of one rank to the rendezvous store (store_server.h), through which it registers,
+// exchanges values with the other ranks, and learns that a rank has ended.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ class StoreObserver {
   virtual RankPosition own_position() = 0;
   // Called when another rank answers ask_positions().
   virtual void on_position(int rank, const RankPosition& position) = 0;
-  // Called regularly, at intervals of about `pause` (the argument of watch()), even after the connection to the server has closed.
+  // Called at intervals of about `pause` (the argument of watch()), even after the connection to the server has closed.
   virtual void on_time(StoreClient& store) = 0;
 };
 
@@ -64,8 +64,8 @@ class StoreClient {
   // Asks the other ranks for their positions.
   void ask_positions();
 
-  // Tells the other ranks that this rank takes no further part in the run: because of `failure`, or regularly if `failure` is empty. Later
-  // calls do nothing.
+  // Tells the other ranks that this rank takes no further part in the run. `failure` is the reason;
+  // it is empty if the rank has ended without a failure. Later calls do nothing.
   void leave(const std::string& failure);
 
   // The address at which other ranks reach this one.

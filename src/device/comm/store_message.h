@@ -19,8 +19,8 @@ namespace plimsoll {
 inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
-  // Messages from a client. Each comment lists the payload. kRegister: rank, number of ranks, hash of the program (lower and
-  // upper half). The server answers at once with kWelcome, and later with kComplete or kRefused.
+  // Messages from a client to the server; each comment lists the payload. The payload of kRegister is the rank, the number of ranks,
+  // and the hash of the program (lower and upper half). The server answers at once with kWelcome, and later with kComplete or kRefused.
   kRegister = 1,
   kSet,          // payload: length of the key, key, value; the server answers with kDone
   kGet,          // payload: key; the server answers with kValue as soon as the key exists
@@ -31,7 +31,7 @@ enum class StoreMessageKind : uint32_t {
   kMyPosition,  // payload: the rank that asked, the position of this rank in the form of position_payload()
   // Messages from the server.
   kWelcome = 100,
-  // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or nothing
+  // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or empty if only this host takes part
   kComplete,
   kRefused,  // the server does not register the rank; payload: error code, text of the error
   kDone,
