@@ -55,8 +55,7 @@ class GlooMesh {
   // Connects with rank `peer`. Every rank connects with the others in ascending order. Throws TransferFailure.
   void connect(int peer, std::span<const std::byte> addresses_of_peer);
 
-  // Returns the rank on which the current wait depends, or the last one if no wait is in progress; -1 before the first wait. Any
-  // thread may call it.
+  // Returns the rank that the current or the last wait waits for, or -1 before the first wait. Any thread may call it.
   int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
   // Ends all current and later waits, and closes all connections. Any thread may call it.

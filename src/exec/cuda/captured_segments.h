@@ -62,14 +62,15 @@ class CapturedSegment {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// Returns the captured segment that a program stores for the backend; creates it at the first call.
+// Returns the CUDA graph that is stored in the program for this segment. The first call creates an object without a captured graph.
 inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment) {
   std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
   if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// The list of captured segments, least recently used first. There are never more than the plan reserves memory for.
+// The list of captured segments, least recently used first. The plan reserves memory for a limited
+// number of them.
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}

@@ -33,8 +33,8 @@ class HostExchange {
   const std::byte* fetched(int64_t offset);
   bool is_fetching() const { return outputs_in_flight_ && !fetched_.is_reached(); }
 
-  // Has to be called before a segment runs. Copies the inputs that the host changed to the device, and marks the
-  // outputs as out of date.
+  // Has to be called before a segment runs. Copies to the device those inputs that the host has
+  // changed, and notes that the outputs on the host will be out of date.
   void begin_segment();
 
  private:

@@ -48,7 +48,7 @@ TEST(Bindings, CallTheFunctionsOfTheRowsThatThePlanChoosesFrom) {
   expect_functions(listed_cpu_bindings(), cpu_functions(), false);
 }
 
-// A build without CUDA has no functions for a GPU, and nothing to compare.
+// Skipped in a build without CUDA, which has no functions for a GPU.
 TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
   const std::vector<ListedBinding> bindings = listed_cuda_bindings();
   if (bindings.empty()) GTEST_SKIP() << "this build has no CUDA";
