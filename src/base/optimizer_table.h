@@ -92,7 +92,7 @@ struct OptimizerName {
   std::string_view runs = {};
   // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
-  // If the name is refused: the reason, and the most similar name that is accepted.
+  // If the name is refused: the reason, and the most similar value of --optim that is accepted.
   std::string_view reason = {};
   std::string_view nearest = {};
 

@@ -1,6 +1,6 @@
-// The interface between the executor and a device: memory for the arenas, and a way to start bound ops. There is a
-// backend for the CPU and one for an NVIDIA GPU; the executor is the same for both. Not thread-safe: the executor is the
-// only caller.
+// The interface between the executor and a device: memory for the arenas, and a way to run ops
+// whose kernels and addresses are fixed. There is a backend for the CPU and one for an NVIDIA GPU;
+// the executor is the same for both. Not thread-safe: the executor is the only caller.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ struct DiskFile {
   std::string path = {};
 };
 
-// Creates the file in which the plan keeps values on a disk, and the threads that read and write it. Returns null if the plan keeps
-// no values on a disk. Calls `make_memory` with the largest number of transfers in a segment of any program. Errors: kDevice.
+// Creates the file in which the plan keeps values on a disk, and the threads that read and write it. Returns null if the plan keeps no
+// values on a disk. Calls `make_memory` with the largest number of transfers in one forward pass, backward pass or update. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);

@@ -87,7 +87,7 @@ class DiskTransfer {
 
 class DiskTransfers {
  public:
-  // `most` is the largest number of transfers in one segment of a program. Errors: kDevice if the operating system cannot create a thread.
+  // `most` is the largest number of transfers in one forward pass, backward pass or update. Errors: kDevice if the system refuses a thread.
   DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
                 std::unique_ptr<TransferMemory> memory = make_cpu_transfer_memory());
   // Waits for the requests that are being executed, drops all others, and removes the file.

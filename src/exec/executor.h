@@ -1,4 +1,4 @@
-// Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a segment runs. Not thread-safe:
+// Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a program runs. Not thread-safe:
 // one caller. Functions that read outputs or memory are not const, because they wait for the device and run deferred work.
 //
 // The executor obeys the plan: it reports a size or an address that is not in the plan as an internal error and never
@@ -33,7 +33,8 @@ struct StepOutputs {
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// In a pipeline: the slot that contains the activations of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs.
+// In a pipeline: the number of the memory slot for the activations of the micro-batch, from 0 to ProgramPlan::num_slots - 1, and
+// the number of the chunk of layers that runs.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
@@ -91,10 +92,10 @@ class Executor {
   // tensor-parallel group divides the buffer.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
-  // Prepares a batch for run(): copies it into the inputs of the program, as each input declares it (InputRule), and chooses
-  // the bucket. `denominator` is the number by which the loss is divided, and `pass` is used only in a pipeline. If another
-  // batch was staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch that is
-  // larger than planned, that lacks a tensor which the program declares, or that contains an index outside its table.
+  // Prepares a batch for run(): copies it into the inputs of the program, as each input declares it (InputRule), and chooses the bucket,
+  // the compiled sizes into which the batch fits. `denominator` is the number by which the loss is divided, and `pass` is used only in a
+  // pipeline. If another batch was staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch
+  // that is larger than planned, that lacks a tensor which the program declares, or that contains an index outside its table.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
@@ -114,12 +115,12 @@ class Executor {
   ConstView fetched(const std::string& name);
   // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
-  // Waits until the device has finished all segments, including the work that the last step defers to the next one.
+  // Waits until the device has finished all enqueued work, and also runs the work that the last step left for the next one.
   void wait() {
     run_deferred_updates();
     backend_->wait();
   }
-  // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after an optimizer segment.
+  // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after the update (optimizer segment).
   StepOutputs fetched_step();
   // Returns true if no other program has run, and no caller has written weights or states, since
   // the last segment of training. Its results are then still in memory.
@@ -177,8 +178,8 @@ class Executor {
 
   void set_profiling(bool on) { profiling_ = on; }
   // Returns the times of each op of the program since profiling was switched on. first_times() has
-  // those of the first run of each segment in each bucket, which is slower: libraries allocate
-  // memory, and pages are touched for the first time.
+  // those of the first run of each segment in each bucket (sizes of batches), which is slower:
+  // libraries allocate memory, and pages are touched for the first time.
   const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
   const std::vector<OpTime>& first_times(std::string_view program) const {
     return program_of(program).first_times;
@@ -188,8 +189,8 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // The ops that are ready to run, for each size of batches. The key consists of the bucket's numbers of tokens and of
-    // labels, and in a pipeline of the slot and the chunk. Ops are bound to kernels when a key is used for the first time.
+    // The ops that are ready to run, for each size of batches. The key consists of the numbers of tokens and labels, the slot for
+    // the activations, and the chunk of layers (for pipelines). Ops are bound to kernels when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
     // the element of by_size for the size of the staged batch
     BoundProgram* bound = nullptr;

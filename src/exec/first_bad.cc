@@ -38,7 +38,7 @@ class FiniteCheck {
 };
 
 // Returns true if only the outermost dimension depends on the batch. A batch that is smaller than
-// its bucket then fills a contiguous part of the value, at its beginning.
+// the compiled sizes (its bucket) then fills a contiguous part of the value, at its beginning.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;
@@ -62,8 +62,8 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // Only the norm op of the optimizer segment reads all gradients. If weights are updated in the backward pass, each module also has a
-    // norm op in that pass.
+    // Only the op of the optimizer segment that computes the norm reads all gradients. If weights
+    // are updated in the backward pass, each module also has a norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }

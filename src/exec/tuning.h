@@ -51,9 +51,9 @@ class ProductMeasurer {
   virtual double seconds() const = 0;
 };
 
-// Returns a completed copy of the plan's tuning table: measures the matrix products that it lacks, first
-// those of the largest buckets, then, while time is left, those of smaller buckets in tuning_order(). A
-// table for another GPU model, library version or workspace size is discarded. A table that has all products
+// Returns a completed copy of the plan's tuning table: measures the matrix products that it lacks, first those
+// of the largest buckets (sizes of batches), then, while time is left, those of smaller ones in tuning_order().
+// A table for another GPU model, library version or workspace size is discarded. A table that has all products
 // of the largest buckets is returned unchanged, so that later runs of the same kind use the same algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 

@@ -81,9 +81,9 @@ class TextGenerator {
                                                    int64_t first_prompt, const OnToken& on_token = {},
                                                    const OnTexts& on_texts = {});
 
-  // Warms up the model: generates a few tokens for each size of group that `prompts` can form, so that later runs
-  // need no time for preparations. The first run in a bucket prepares its ops and loads kernels, and on a GPU the
-  // second run captures a CUDA graph. This work is not counted in the statistics. Requires: as generate().
+  // Warms up the model: generates a few tokens for each size of group that `prompts` can form, so that later runs need
+  // no time for preparations. The first run in a bucket (sizes of a batch) prepares its ops and loads kernels, and on
+  // a GPU the second run captures a CUDA graph. This work is not counted in the statistics. Requires: as generate().
   void warm_up(std::span<const std::vector<int32_t>> prompts);
 
   const GenerationWork& work() const { return work_; }

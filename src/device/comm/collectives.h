@@ -66,7 +66,7 @@ template <typename T>
 void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
                              std::span<std::byte> staging);
 
-// Sends the bytes of the rank `root` along the chain root, root + 1, ..., in segments.
+// Sends the bytes of the rank `root` along the chain root, root + 1, ..., in several messages, so that forwarding overlaps with receiving.
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root);
 // Gathers the blocks of all ranks on every rank, by passing them around a ring. `all` consists of n blocks of equal size.
 // Initially each rank has only block `rank`.

@@ -154,8 +154,8 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// The data consists of many segments per chunk and many blocks per rank, and its size is not a multiple of the segment or block
-// size.
+// The data is so large that it is sent in many segments and summed in many blocks. Its size is not
+// a multiple of their sizes.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;

@@ -248,7 +248,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // The state of asking the other ranks for their positions, which this rank does when it has waited too long.
+  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This is the state of
+  // the question.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;
@@ -269,8 +270,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (question_) question_->positions[static_cast<size_t>(rank)] = position;
   }
 
-  // If this rank has waited too long and no failed rank is known, asks the other ranks for their positions, and then makes the
-  // operation fail. If the wait ends in the meantime, nothing happens.
+  // If this rank has waited too long and no failed rank is known, asks the other ranks what they are
+  // doing, and then makes the operation fail. If the wait ends in the meantime, nothing happens.
   void on_time(StoreClient& store) override {
     progress().note_time();
     if (has_waited_too_long_) return;
@@ -429,7 +430,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   std::string long_wait_;  // set if this rank has waited too long: the text of the failure
   // These members are used by the thread of the store client only.
   std::optional<Question> question_;
-  // the earliest time to ask the other ranks for their positions again, if this rank waits for one that may work alone
+  // the earliest time to ask the other ranks again what they are doing, if this rank waits for one that may work alone
   SteadyTime next_question_ = {};
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;

@@ -73,9 +73,10 @@ class GlooMesh {
   std::unordered_set<gloo::transport::UnboundBuffer*> active_;
 };
 
-// Memory whose contents are exchanged with one rank. Messages with the same slot arrive in the order in which they were sent; the sender
-// and the receiver must use the same slot and size for a message. If a buffer is destroyed before its transfers were waited for, it closes
-// all connections of the mesh, so that Gloo does not write into the memory afterwards. All functions throw TransferFailure.
+// Memory whose contents are exchanged with one rank. A slot is a number that matches a send with a receive: both must use the
+// same slot and size, and messages with the same slot arrive in the order in which they were sent. If a buffer is destroyed
+// before its transfers were waited for, it closes all connections of the mesh, so that Gloo does not write into the memory
+// afterwards. All functions throw TransferFailure.
 class TransferBuffer {
  public:
   TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t bytes);

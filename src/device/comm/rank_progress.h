@@ -34,9 +34,9 @@ struct RankPosition {
 
 // Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the beginning and the end of a run.
 std::string phase_text(RankPhase phase, int64_t step);
-// Returns a table of the positions of all ranks: a header line and one line per rank. A rank without a position did not answer. If there
-// are too many ranks for the table, ranks that do not wait are shown first and the rest is cut off. `own_rank` is the rank that asked the
-// others through the store of rank 0.
+// Returns a table that shows what each rank is doing (its position): a header line and one line per rank. A rank
+// without a position did not answer. If there are too many ranks for the table, ranks that do not wait are shown
+// first and the rest is cut off. `own_rank` is the rank that asked the others through the store of rank 0.
 std::string position_table(const std::vector<std::optional<RankPosition>>& positions, int own_rank);
 
 class RankProgress {
@@ -70,8 +70,8 @@ class RankProgress {
   struct Overdue {
     RankPosition position;
     milliseconds limit = milliseconds(0);
-    // True if a rank may legitimately work alone for longer than the limit. The wait is then too long only if some rank does not
-    // answer the question for its position.
+    // True if a rank may legitimately work alone for longer than the limit. The wait is then too
+    // long only if some rank does not answer when it is asked what it is doing.
     bool needs_silence = false;
     uint64_t wait = 0;  // identifies this wait for is_in()
   };

@@ -29,7 +29,7 @@ class StoreObserver {
   virtual ~StoreObserver() = default;
   // Called when a rank has ended. If the connection to the server closes, rank 0 has died.
   virtual void on_end(const RankEnd& end) = 0;
-  // Called when another rank asks for the position of this rank.
+  // Called when another rank asks for this rank's position, that is, what it is doing.
   virtual RankPosition own_position() = 0;
   // Called when another rank answers ask_positions().
   virtual void on_position(int rank, const RankPosition& position) = 0;
@@ -61,7 +61,7 @@ class StoreClient {
 
   // Starts a thread that reports events to the observer until this object is destroyed. The observer must outlive this object.
   void watch(StoreObserver& observer, std::chrono::milliseconds pause);
-  // Asks the other ranks for their positions.
+  // Asks the other ranks for their positions, that is, what they are doing.
   void ask_positions();
 
   // Tells the other ranks that this rank takes no further part in the run. `failure` is the reason;

@@ -390,7 +390,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // Passes the position of a rank on to the rank that asked for it. That rank may have ended.
+  // Passes the position of a rank (what it is doing) on to the rank that asked for it. That rank may have ended.
   bool pass_position(const Connection& from, const StoreMessage& message) {
     const std::optional<int32_t> asking = message.number(0);
     const std::optional<RankPosition> position = read_position(message);

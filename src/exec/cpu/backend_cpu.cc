@@ -187,8 +187,8 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
-  // Work that was enqueued on a simulated device (ExecutorOptions::runs_ahead): a segment, or a fetch of the outputs.
-  // It is executed only when a caller waits for it, which is the latest time at which a real device may execute it.
+  // Work that was enqueued on a simulated device (ExecutorOptions::runs_ahead): a segment (such as a forward pass), or a fetch of
+  // the outputs. It is executed only when a caller waits for it, which is the latest time at which a real device may execute it.
   struct Enqueued {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;

@@ -18,8 +18,8 @@ namespace plimsoll {
 
 class CollectiveThread {
  public:
-  // `most` is the largest number of collective ops in one segment of a program. Errors: kDevice if the operating system cannot create a
-  // thread.
+  // `most` is the largest number of collective ops in one forward pass, backward pass or update.
+  // Errors: kDevice if the system refuses a thread.
   explicit CollectiveThread(size_t most);
   // Waits for the op that is running, and drops the ops that have not started.
   ~CollectiveThread();

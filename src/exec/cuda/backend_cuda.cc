@@ -211,8 +211,8 @@ class CudaBackend final : public ExecutorBackend {
 
   TuningTable measure_products(const Plan& plan) override {
     if (plan.request.separate_buffers) return plan.request.products.tuning;
-    // Measurements use at most this number of bytes. With a larger part of the arena, filling it again afterwards would take longer without
-    // a benefit.
+    // Measurements use at most this number of bytes of the arena. Using more would only cost time,
+    // because the bytes must be filled again.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);
     TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
@@ -264,8 +264,9 @@ class CudaBackend final : public ExecutorBackend {
   // Must be called after each wait, because the enqueued work may have been aborted when another rank failed. Errors: kDevice.
   void require_all_ranks() const { connections_.require_all_ranks(); }
 
-  // Enqueues the ops of a segment. At its end, the stream waits for all ops of the segment on other queues. The host waits
-  // for transfers from and to a disk: before it enqueues an op that needs them to have ended, and at the end of the segment.
+  // Enqueues the ops of a segment (forward pass, backward pass or update). At its end, the stream waits for all ops of the
+  // segment on other queues. The host waits for transfers from and to a disk: before it enqueues an op that needs them to have
+  // ended, and at the end of the segment.
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });

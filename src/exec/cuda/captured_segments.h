@@ -54,8 +54,8 @@ class CapturedSegment {
 
   void launch(CudaStream stream) { PLIMSOLL_CUDA(cudaGraphLaunch(executable_, stream)); }
 
-  // The first run of a segment is not captured, because it loads modules and the libraries' kernels, which a capture does
-  // not allow.
+  // The first run is not captured, because it loads CUDA modules and the kernels of libraries,
+  // which is not allowed during a capture.
   bool has_run = false;
 
  private:
@@ -69,8 +69,8 @@ inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment)
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// The list of captured segments, least recently used first. The plan reserves memory for a limited
-// number of them.
+// The list of captured CUDA graphs, least recently used first. The plan reserves memory for a
+// limited number of them.
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}

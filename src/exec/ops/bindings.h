@@ -24,7 +24,7 @@ struct ListedBinding {
 // list is empty in builds without CUDA.
 std::vector<ListedBinding> listed_cpu_bindings();
 std::vector<ListedBinding> listed_cuda_bindings();
-// Return the functions of the implementations in the kernel catalog for a CPU and for a GPU. The latter exists only in builds with CUDA.
+// Return the functions of all kernels in the kernel catalog, for a CPU and for a GPU. The second list exists only in builds with CUDA.
 std::span<const KernelFunction> cpu_functions();
 std::span<const KernelFunction> cuda_functions();
 

@@ -43,7 +43,7 @@ const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul
 }
 
 // Prepares a matrix product by a kernel of Plimsoll or by the library, with the algorithm that tuning has chosen, if any. The
-// plan chose the kernel for the largest bucket; if the bucket in `context` has few rows, a kernel for few rows is used instead.
+// plan chose the kernel for the largest batches; for batch sizes (a bucket) with few rows, a kernel for few rows is used instead.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))

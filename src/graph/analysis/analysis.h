@@ -31,8 +31,8 @@ std::string_view last_block_before_head(const Graph& graph);
 
 // The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
 
-// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op of that segment
-// creates the gradient of the loss and is not one of them. Requires: the graph verifies. Cost: linear in operands.
+// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op
+// of that segment creates the gradient of the loss and is not one of them. Requires: a valid graph. Cost: linear in operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
 // Copies between memory spaces and collective operations (the ops of queues other than kCompute, graph/ops/op.h) run at the same time as
@@ -109,9 +109,9 @@ Dependences find_dependences(const Graph& graph);
 // Returns the ops that read each value, in increasing order.
 OpLists find_readers(const Graph& graph);
 
-// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
-// types of operands and results, whatever their values are called. All ops of one kind have the same kernel and the same estimated time in
-// any bucket. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
+// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same types of
+// operands and results, whatever their values are called. All ops of one kind have the same kernel, and for each size of batches
+// the same estimated time. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
 
 struct OpKinds {
   std::vector<uint32_t> of_op;     // the kind of each op

@@ -21,7 +21,7 @@ namespace plimsoll {
 // and in the next run from the start to the last op that reads or changes this content. Therefore `first` is greater than `last`.
 struct LiveRange {
   ValueId root = kNoValue;
-  int64_t bytes = 0;   // bytes of the largest version of the value, for the sizes of the given bucket
+  int64_t bytes = 0;   // bytes of the largest version of the value, for batches of the given size
   uint32_t first = 0;  // position of the first op that writes the buffer
   uint32_t last = 0;   // position of the last op during which the buffer may be in use
 };
@@ -37,8 +37,8 @@ struct Lifetime {
   ValueIds sizes = {};
 };
 
-// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in
-// which ops touch them. Requires: the graph verifies. `queued` must be the result of find_queued_ops(graph).
+// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred),
+// in the order in which ops touch them. Requires: a valid graph. `queued` must be the result of find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);

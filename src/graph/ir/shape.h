@@ -1,4 +1,4 @@
-// Shapes whose sizes may depend on the bucket that a batch runs in. Thread-safe: values only.
+// Shapes whose sizes may depend on the bucket of a batch (the sizes for which a program is compiled). Thread-safe: values only.
 //
 // One graph, one schedule and one memory layout are used for all buckets, because a dimension is an
 // affine function of one symbol, such as the number T of tokens. A larger bucket never makes a size
