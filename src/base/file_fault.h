@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-// What remains on the simulated disk after a power failure. POSIX permits each of these results, and mixtures of them.
+// The states in which a power failure can leave the simulated disk. POSIX permits each of these, and mixtures of them.
 enum class AfterCrash : uint8_t {
   kKeepAll,       // all calls took effect, as if only the process had been killed
   kLoseUnsynced,  // names and bytes that were not synced are lost

@@ -87,7 +87,7 @@ class JsonGuard {
       return JsonFault{JsonFaultKind::kText, 0,
                        "not valid JSON: a byte-order mark; save it as UTF-8 without one"};
     }
-    // Some versions of the JSON library describe a text without any value in other words.
+    // If the text contains no value, the message of the JSON library differs from version to version.
     if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
       return JsonFault{JsonFaultKind::kText, text_.size(), "not valid JSON: unexpected end of input"};
     const CountingIterator first(text_.data(), &num_taken_);

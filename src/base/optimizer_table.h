@@ -57,8 +57,8 @@ struct OptimizerRow {
   std::vector<std::string_view> names;
   // The values of --optim that select this optimizer with its states in host memory (on a GPU).
   std::vector<std::string_view> paged_names = {};
-  // The names of the optimizer's states if all options have their defaults. For example, "m" stands for the state "adamw.m" of
-  // each parameter.
+  // The names of the optimizer's states if all options have their defaults. For example, "m" is the
+  // state "adamw.m" of each parameter.
   std::vector<std::string_view> states;
   // True if the optimizer has no state unless the option momentum is given.
   bool has_optional_momentum = false;
@@ -99,7 +99,7 @@ struct OptimizerName {
   bool is_here() const { return !runs.empty(); }
 };
 
-// Returns the names of the rows, then those that store states in host memory, then those that are refused.
+// Returns all values of --optim: first those of the rows, then those that store states in host memory, then those that are refused.
 std::span<const OptimizerName> optimizer_names();
 // Returns the entry of this value of --optim, or null if it is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);

@@ -48,7 +48,7 @@ std::string_view take_part(std::string_view& text, char separator) {
 }
 
 // Returns the index of the pair of elements that makes `rotations` full turns over the original
-// maximum length. It can lie between two pairs, so it is a real number.
+// maximum length. The index is a real number.
 double yarn_pair(double rotations, double dim, const RopeParameters& p) {
   return dim * std::log(p.original / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(p.theta));
 }

@@ -58,7 +58,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Checks the value of --memory, which `fit` accepts in place of --memory_limit. The error message
+// Checks the value of --memory, which `fit` accepts instead of --memory_limit. The error message
 // names --memory, the option that the user gave.
 void check_memory(const std::string& memory) {
   try {

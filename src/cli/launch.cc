@@ -128,7 +128,7 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // SIGPIPE is ignored, because a message to a reader that has ended must not end this process. The ranks do not inherit this.
+    // SIGPIPE is ignored, so that writing to a reader that has ended does not end this process. The ranks do not inherit this.
     const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();
@@ -353,8 +353,8 @@ class RankRun {
            host_name() + ")";
   }
 
-  // Prints a message for each rank that is stopped, because the other ranks have failed while waiting for it. Returns
-  // false if no rank is stopped.
+  // If other ranks have failed because they waited for a stopped rank, prints a message that names
+  // it. Returns false if no rank is stopped.
   bool report_stopped() {
     bool has_found = false;
     for (const RankProcess& process : processes_) {

@@ -248,7 +248,7 @@ class Executor {
   bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
-  // The bound program of a step that left updates or copies to the next step, or null.
+  // The program whose next run must do the updates or copies that the last step left for it, or null.
   BoundProgram* deferred_program_ = nullptr;
   bool profiling_ = false;
 };

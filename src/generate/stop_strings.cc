@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns the text without the replacement characters at its end, which stand for incomplete characters.
+// Returns the text without the replacement characters at its end, to which incomplete characters are decoded.
 std::string_view complete_part(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text;

@@ -76,7 +76,7 @@ class Communicator {
   // and must not use this object. This object and each of its groups have separate functions.
   virtual void on_failure(std::function<void(const std::string&)> report) = 0;
 
-  // What this rank is doing: the part of the run and the operation in which it waits. Other ranks and error messages show it. A
+  // The position of this rank: the part of the run and the operation in which it waits. Other ranks and error messages show it. A
   // rank that waits too long, in an operation or in another RankProgress::Wait, fails with a table that shows this for all ranks.
   RankProgress& progress() { return progress_; }
 

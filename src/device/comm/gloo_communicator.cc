@@ -34,8 +34,8 @@ constexpr milliseconds kCauseLimit{300};
 // longer limit applies if another rank may be working alone; a rank that then does not answer counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
-// A time limit so long that Gloo's own limits have no effect. They would also count the time in which the process was stopped.
-// RankProgress limits the waits instead.
+// A time limit so long that Gloo's own limits never end a wait. Gloo would also count the time in
+// which the process was stopped. RankProgress limits the waits instead.
 constexpr std::chrono::hours kNoLimit{100000};
 
 // Returns the interval between two checks of the clock, short enough for short time limits.

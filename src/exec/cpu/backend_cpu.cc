@@ -208,7 +208,7 @@ class CpuBackend final : public ExecutorBackend {
     queue_.erase(queue_.begin(), end);
   }
 
-  // Executes the queue up to and including the last fetch.
+  // Executes all enqueued work up to and including the last fetch of the outputs.
   void finish_fetch() {
     const auto last = std::find_if(queue_.rbegin(), queue_.rend(), std::mem_fn(&Enqueued::is_fetch));
     finish_first(static_cast<size_t>(queue_.rend() - last));

@@ -29,8 +29,8 @@ class CollectiveThread {
   // Starts an op that must have ended when the op at position `end` of its program starts. `op`
   // must exist until wait_before() or wait_for_all() has waited for it.
   void start(const std::function<void()>& op, uint32_t end);
-  // Waits until every op has ended that must end before the op at this position, and so have all ops
-  // that were started before these. Throws the error of an op that failed; the ops after it do not run.
+  // Waits for the ops that must have ended before the op at this position starts, and for all ops that
+  // were started earlier than these. Errors: those of the ops; after a failed op no other op runs.
   void wait_before(uint32_t position);
   // Waits for all ops. Errors: as wait_before().
   void wait_for_all();

@@ -25,8 +25,8 @@ int64_t aligned(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// Where the operands of one matrix product are in memory: the offsets of b, c and bias (a has offset 0), and the size of all of
-// them in `bytes`.
+// The offsets of the operands b, c and bias of one matrix product in memory (a has offset 0), and
+// the size of all of them in `bytes`.
 struct Operands {
   explicit Operands(const MatmulProblem& p)
       : b(aligned(p.m * p.k * dtype_bytes(p.a))),

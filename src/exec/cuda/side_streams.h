@@ -53,7 +53,7 @@ class SideStreams {
     done.record(stream_of(queue));
     in_flight_.emplace_back(end, &done);
   }
-  // Makes ops that are enqueued from now on wait for the queued ops that must have ended before the op at this position.
+  // To be called before the op at this position is enqueued: makes it wait for those ops of other queues that must have ended before it.
   void hold_back_before(uint32_t position) {
     std::erase_if(in_flight_, [&](const std::pair<uint32_t, CudaEvent*>& queued) {
       if (queued.first > position) return false;

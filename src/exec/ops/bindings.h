@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// Binds one op for the CPU. Errors: kInternal if the op has no binding.
+// Returns a function that runs an op on a CPU with its kernel, addresses and sizes. Errors: kInternal if bindings.inc does not list the op.
 std::function<void()> bind_cpu(const BindContext& context);
 
 struct ListedBinding {
@@ -30,7 +30,7 @@ std::span<const KernelFunction> cuda_functions();
 
 // Binds ops for an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
 
-// Binds one op. The bound function enqueues work on the stream. Errors: kInternal if the op has no binding.
+// Returns a function that enqueues the op on the stream. Errors: kInternal if bindings.inc does not list the op.
 std::function<void()> bind_cuda(const BindContext& context, CudaStream stream);
 
 }  // namespace plimsoll

@@ -35,7 +35,7 @@ class RandomState {
   explicit RandomState(const BindContext& context)
       : rng_(context.input_with(InputRole::kRandomState)),
         site_(context.attributes().integer_or("site", 0)) {}
-  // Reads the random state into the arguments. Does not change `first_block`, which binding has set.
+  // Reads the random state into the arguments. Does not change `first_block`, which was set when the call was made.
   template <typename Args>
   void read(Args& args) const {
     if constexpr (requires { args.where; }) {

@@ -9,8 +9,8 @@
 //   }
 //
 // `into %old` marks a new version of %old, which occupies the same bytes. `!divided=4` marks a
-// value of which each of four ranks has a slice (rank_slices.h). `_` stands for an optional operand
-// that is absent. Module names contain no space.
+// value of which each of four ranks has a slice (rank_slices.h). `_` is written for an optional
+// operand that is absent. Module names contain no space.
 #pragma once
 
 #include <string>
