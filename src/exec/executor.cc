@@ -478,7 +478,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
   PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots,
-                 "the slot for the activations of a micro-batch is {}, but the program has only {}",
+                 "the slot for the activations of a micro-batch is {}, but the program has only {} slots",
                  pass.slot, target.plan->num_slots);
   target.bound = &bound_for(target, bucket, pass);
   backend_->before_host_writes(Inputs::kBatch);
