@@ -67,7 +67,7 @@ class FaultyScratchFile final : public ScratchFile {
   void write(std::span<const std::byte> bytes, int64_t offset) override {
     {
       const std::lock_guard lock(mutex_);
-      // A full disk writes whole blocks only, so half of the write is rounded to blocks.
+      // A full disk accepts whole blocks only, so the half that is written is rounded down to whole blocks.
       const size_t half = bytes.size() / 2 / kBlockBytes * kBlockBytes;
       files_.before(FileOperation::kWrite, path(), fmt::format(" {} at {}", bytes.size(), offset),
                     [&] { inner_->write(bytes.first(half), offset); });

@@ -1,5 +1,5 @@
-// A disk for tests: a file system in memory that guarantees only POSIX durability, and a wrapper that fails
-// or stops at any call.
+// A disk for tests: a file system in memory that guarantees only what POSIX guarantees after a
+// crash, and a wrapper that can make any call fail or simulate a power failure at it.
 //
 // Not linked into the product. Not thread-safe, except the scratch files.
 #pragma once
@@ -17,14 +17,14 @@
 
 namespace plimsoll {
 
-// What remains on the simulated disk after a power failure. POSIX permits each of these results, and mixtures of them.
+// The states in which a power failure can leave the simulated disk. POSIX permits each of these, and mixtures of them.
 enum class AfterCrash : uint8_t {
   kKeepAll,       // all calls took effect, as if only the process had been killed
   kLoseUnsynced,  // names and bytes that were not synced are lost
   // all names remain, but bytes that were not synced are lost, as with a journal that covers metadata only
   kKeepNamesOnly,
   kTornData,  // all names remain, and half of the bytes that were not synced
-  // names that were not synced remain in the innermost folders, but are lost in the parents of these folders
+  // in the innermost folders, names that were not synced remain; in the parents of these folders, such names are lost
   kInnerFirst,
 };
 

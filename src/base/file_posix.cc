@@ -23,7 +23,7 @@ namespace {
   throw FileError(operation, path, error_number);
 }
 
-// Linux transfers at most 0x7ffff000 bytes per call; a smaller limit keeps a call interruptible.
+// Linux transfers at most 0x7ffff000 bytes per call. This limit is smaller, so that a signal can end a long transfer between two calls.
 constexpr size_t kMaxBytesPerCall = size_t{1} << 30;
 
 class PosixMapping final : public FileMapping {

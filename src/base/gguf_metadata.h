@@ -22,7 +22,7 @@ struct GgufEntry {
 class GgufMetadata {
  public:
   void add(std::string key, GgufValue value) { entries_.push_back({std::move(key), std::move(value)}); }
-  // Adds a size of a model. Requires: it fits into 32 bits, as the sizes of all checked configurations do.
+  // Adds a number such as the hidden size of a model. Requires: it fits into 32 bits, as all sizes in checked configurations do.
   void add_size(std::string key, int64_t size) { add(std::move(key), static_cast<uint32_t>(size)); }
   const std::vector<GgufEntry>& entries() const { return entries_; }
 

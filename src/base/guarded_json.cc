@@ -87,7 +87,7 @@ class JsonGuard {
       return JsonFault{JsonFaultKind::kText, 0,
                        "not valid JSON: a byte-order mark; save it as UTF-8 without one"};
     }
-    // Some versions of the JSON library describe a text without any value in other words.
+    // If the text contains no value, the message of the JSON library differs from version to version.
     if (text_.find_first_not_of(" \t\r\n") == std::string_view::npos)
       return JsonFault{JsonFaultKind::kText, text_.size(), "not valid JSON: unexpected end of input"};
     const CountingIterator first(text_.data(), &num_taken_);
@@ -130,7 +130,7 @@ class JsonGuard {
     --events_.depth_;
     return events_.end_array();
   }
-  // `position` is the number of bytes that the token and those before it have, and one more at the end of the text.
+  // `position` is the number of bytes up to the end of the faulty token; at the end of the text it is one more than the text has.
   bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception& error) {
     constexpr int kNumberOverflow = 406;
     const size_t end = std::min(position, text_.size());
@@ -140,7 +140,7 @@ class JsonGuard {
                                  "expected a number of at most 1.8e308, got " + quoted_name(token)};
       return false;
     }
-    // The bytes after the fault complete a character that begins before it.
+    // If the fault is in the middle of a character, the next bytes are needed to check if the whole character is valid UTF-8.
     constexpr size_t kMostBytesOfACharacter = 4;
     const std::string_view read = text_.substr(0, at + kMostBytesOfACharacter);
     if (const size_t bad = find_invalid_utf8(read); bad <= at && bad < read.size()) {
@@ -155,7 +155,7 @@ class JsonGuard {
   }
 
  private:
-  // Returns the end of a reason: the line up to a byte, or nothing if it is blank.
+  // Returns the last part of an error message: ", in " and the line up to the byte `at`, or nothing if that line is blank.
   std::string shown_line(size_t at) const {
     const std::string line = line_until(text_, at);
     return line == "''" ? std::string() : ", in " + line;

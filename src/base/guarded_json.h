@@ -1,6 +1,6 @@
-// The one reader of JSON text that the program did not write itself: files, answers of servers, pipes and arguments. It bounds depth and
-// size, refuses what is not JSON, and names the place of the first fault. Trees are built by JsonTree; a reader of a large text
-// handles the events itself and needs no tree. base/json.h writes JSON. The rows of data files have their own reader (io/data).
+// Reads all JSON that the program did not write itself: files, answers of servers, pipes and arguments. It bounds depth and size,
+// refuses text that is not JSON, and reports the position of the first fault. JsonTree builds a tree; code that reads a large text
+// handles the events itself and needs no tree. base/json.h writes JSON. The rows of data files are read by other code (io/data).
 //
 // Thread-safe: pure functions, except for reading files.
 #pragma once
@@ -35,7 +35,7 @@ struct JsonRules {
   int64_t max_bytes = kMaxJsonBytes;
   RepeatedKeys repeated_keys = RepeatedKeys::kLastWins;
   ByteOrderMark byte_order_mark = ByteOrderMark::kSkip;
-  // The remedy that messages end with, without a full stop.
+  // The advice at the end of every error message, without a full stop.
   std::string_view remedy = "Correct the file or get it again from its source";
 };
 

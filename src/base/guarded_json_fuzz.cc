@@ -1,5 +1,5 @@
-// Fuzzes the reader of JSON with the rules of its users. A finding is anything other than a tree or an Error with code kBadData, a tree
-// that differs from the library's, that is deeper than the rules permit, or that the rules refuse, and a long or unprintable message.
+// Fuzzes the reader of JSON with the rules of its callers. It must return a tree, or throw an Error with code kBadData and a
+// short, printable message. The tree must equal that of the JSON library, obey the rules, and not be deeper than they permit.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -29,7 +29,7 @@ void check_text(std::string_view text, const JsonRules& rules) {
   if (fault) {
     PLIMSOLL_CHECK(fault->offset <= text.size() && !fault->reason.empty() && fault->reason.size() < 600);
     PLIMSOLL_CHECK(std::ranges::none_of(fault->reason, [](char c) { return c >= 0 && c < ' '; }));
-    // The library accepts what only the rules refuse. It takes a NUL byte for the end.
+    // The library accepts a text that only breaks the rules, and a NUL byte, which it takes for the end of the text.
     const bool is_json = Json::accept(text);
     PLIMSOLL_CHECK(fault->kind != JsonFaultKind::kText || !is_json ||
                    text.find('\0') != std::string_view::npos || text.starts_with("\xef\xbb\xbf"));

@@ -91,7 +91,7 @@ TEST(GuardedJson, BoundsDepth) {
   EXPECT_NE(failure_of("[" + objects + "]"), "accepted");
   EXPECT_EQ(failure_of("[[], {}, [[]], []]", {.max_depth = 3}), "accepted");
   EXPECT_NE(failure_of("[[], {}, [[]], []]", {.max_depth = 2}), "accepted");
-  // Brackets in texts do not count.
+  // Brackets inside strings do not count as depth.
   EXPECT_EQ(failure_of("[\"[[[[\", \"\\\"[[[\", \"\\\\\"]", {.max_depth = 1}), "accepted");
 }
 

@@ -35,7 +35,7 @@ struct StateRule {
   int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
 };
 
-// A method (plimsoll/methods.h) that selects an optimizer.
+// A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments that do so.
 struct OptimizerMethod {
   std::string_view name;
   // position in the list of all methods that select an optimizer; every method has a different one
@@ -57,8 +57,8 @@ struct OptimizerRow {
   std::vector<std::string_view> names;
   // The values of --optim that select this optimizer with its states in host memory (on a GPU).
   std::vector<std::string_view> paged_names = {};
-  // The names of the optimizer's states if all options have their defaults. For example, "m" stands for the state "adamw.m" of
-  // each parameter.
+  // The names of the optimizer's states if all options have their defaults. For example, "m" is the
+  // state "adamw.m" of each parameter.
   std::vector<std::string_view> states;
   // True if the optimizer has no state unless the option momentum is given.
   bool has_optional_momentum = false;
@@ -74,7 +74,7 @@ struct OptimizerRow {
   std::vector<StateRule> rules;
   std::vector<OptimizerMethod> methods;
 
-  // Returns true if momentum must not be 0, because without it there would be no state to store in 8 bits.
+  // Returns true for an 8-bit optimizer whose only state is the momentum. Its momentum must not be 0, because it would have no state then.
   bool needs_momentum() const { return has_optional_momentum && frame == UpdateFrame::kEightBit; }
 };
 
@@ -92,14 +92,14 @@ struct OptimizerName {
   std::string_view runs = {};
   // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
-  // If the name is refused: the reason, and the most similar name that is accepted.
+  // If the name is refused: the reason, and the most similar value of --optim that is accepted.
   std::string_view reason = {};
   std::string_view nearest = {};
 
   bool is_here() const { return !runs.empty(); }
 };
 
-// Returns the names of the rows, then those that store states in host memory, then those that are refused.
+// Returns all values of --optim: first those of the rows, then those that store states in host memory, then those that are refused.
 std::span<const OptimizerName> optimizer_names();
 // Returns the entry of this value of --optim, or null if it is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);

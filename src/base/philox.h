@@ -27,7 +27,7 @@ inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
-// Returns four 32-bit numbers for one counter and key.
+// Computes Philox: returns the four 32-bit random numbers that belong to this counter and key.
 template <int kRounds>
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < kRounds; ++round) {
@@ -51,7 +51,7 @@ struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
-  // Used if the operand is one rank's part of a larger value: the number of blocks of eight elements before it. The rank then
+  // Used if this rank has only a part of a larger value: the number of blocks of eight elements before its part. The rank then
   // draws the same random numbers for its elements as a single rank would for the whole value. Only random_half() uses it.
   uint64_t first_block = 0;
 };

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "plimsoll/data.h"  // declares kNoLabel
+#include "plimsoll/data.h"  // for kNoLabel
 
 namespace plimsoll {
 
@@ -39,7 +39,7 @@ inline constexpr HeadKind kTokenClassificationHead{.class_suffix = "ForTokenClas
                                                    .pipeline_tag = "token-classification",
                                                    .peft_task_type = "TOKEN_CLS"};
 
-// The head that predicts the next token of a text at every token. Its classes are the vocabulary.
+// The head that predicts, at each token of a text, the token that follows it. Its classes are the vocabulary.
 inline constexpr HeadKind kCausalLmHead{.class_suffix = "ForCausalLM",
                                         .old_suffix = "LMHeadModel",
                                         .description = "causal language modelling",
@@ -69,8 +69,8 @@ struct ProblemTypeRecord {
   ProblemType type;
   std::string_view name;
   const HeadKind* head = nullptr;
-  // True if this name may be the value of `problem_type` in config.json. For other types, the name of the model's class
-  // determines the type.
+  // True if config.json may have this name as the value of `problem_type`. For the other types, the
+  // model's class name determines the type.
   bool is_in_config = true;
 };
 
@@ -128,7 +128,7 @@ constexpr std::optional<ProblemType> problem_type_of_class(std::string_view clas
   return std::nullopt;
 }
 
-// The kinds of labels that the rows of a data set may have. Values only.
+// The kinds of labels that the rows of a data set may have.
 
 enum class LabelKind : uint8_t {
   kClass,    // one class per sequence, stored as its id: i32[B] in a batch of B sequences

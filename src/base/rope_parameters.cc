@@ -47,13 +47,13 @@ std::string_view take_part(std::string_view& text, char separator) {
   return part;
 }
 
-// Returns the index of the pair of elements that rotates `rotations` times within the original maximum length. The index is a
-// real number.
+// Returns the index of the pair of elements that makes `rotations` full turns over the original
+// maximum length. The index is a real number.
 double yarn_pair(double rotations, double dim, const RopeParameters& p) {
   return dim * std::log(p.original / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(p.theta));
 }
 
-// Returns how much of the unscaled frequency, from 0 to 1, enters the frequency of pair i for the type yarn.
+// For the type yarn: returns the weight, from 0 to 1, of the unscaled frequency in the frequency of pair i; the scaled one has the rest.
 double yarn_share(int64_t i, double dim, const RopeParameters& p) {
   double low = yarn_pair(p.beta_fast, dim, p), high = yarn_pair(p.beta_slow, dim, p);
   if (p.truncate) low = std::floor(low), high = std::ceil(high);

@@ -62,8 +62,8 @@ RopeParameters parse_rope_text(std::string_view text);
 // The largest head size that is supported.
 inline constexpr int64_t kMaxRopeDim = 256;
 
-// The inverse frequencies in the form that kernels use: `within` for sequences of up to `original` tokens, and `beyond` for
-// longer ones.
+// The inverse frequencies in the form that kernels use. `within` is for sequences of up to
+// `original` tokens, `beyond` for longer ones.
 struct RopeFrequencies {
   double within[kMaxRopeDim / 2] = {};
   double beyond[kMaxRopeDim / 2] = {};

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// The most bytes per system call. It is a multiple of kBlockBytes, so that the next call starts at an aligned offset again.
+// The largest number of bytes per system call. It is a multiple of kBlockBytes, so the next call also starts at an aligned offset.
 constexpr size_t kMostBytesPerTransfer = size_t{1} << 30;
 
 class PosixScratchFile final : public ScratchFile {

@@ -60,7 +60,7 @@ TEST(SplitF32, SpecialValues) {
   for (const float value : {kInfinity, -kInfinity, 0.0f, -0.0f, std::numeric_limits<float>::max()}) {
     EXPECT_EQ(std::bit_cast<uint32_t>(join_f32(split_f32(value))), std::bit_cast<uint32_t>(value));
   }
-  // This NaN is the one that GPUs produce. If it were rounded like a number, a carry would change it to zero.
+  // GPUs produce the NaN 0x7fffffff. If its bits were rounded like those of a number, a carry would change it to zero.
   const float nan = std::bit_cast<float>(0x7fffffffu);
   EXPECT_TRUE(std::isnan(bf16_to_f32(split_f32(nan).high)));
 }

@@ -21,8 +21,8 @@ struct BatchSize {
   int64_t tokens = 0;
   int64_t sequences = 0;
   int64_t longest = 0;  // number of tokens of the longest sequence
-  // The number of tokens with a label, for a program that computes its loss for these tokens only. It is kEachToken if the loss
-  // is computed for every token.
+  // The number of tokens with a label, if a program computes its loss for these tokens only. It is
+  // kEachToken if the program computes its loss for every token.
   static constexpr int64_t kEachToken = -1;
   int64_t labels = kEachToken;
   constexpr int64_t label_rows() const { return labels == kEachToken ? tokens : labels; }
@@ -80,7 +80,7 @@ class TensorBatch {
 
  private:
   bool has(std::string_view name, DType dtype) const;
-  // Returns the position of a tensor's elements in the memory of all elements of its type. Errors: as ints().
+  // The position of a tensor's elements in the array that stores all elements of their type. Errors of place_of(): as ints().
   struct Place {
     size_t begin = 0;
     size_t count = 0;

@@ -16,8 +16,8 @@ struct TextPosition {
 // Returns the position of a byte. An offset beyond the text is the end of the text.
 TextPosition position_in(std::string_view text, size_t offset);
 
-// Returns the line up to and including the byte at the offset in quotes. A long line is shortened at its start, and
-// characters that a screen would obey are escaped.
+// Returns, in quotes, the line that contains the byte at `offset`, up to and including this byte. A
+// long line is shortened at its start, and control characters are escaped.
 std::string line_until(std::string_view text, size_t offset);
 
 }  // namespace plimsoll

@@ -101,7 +101,7 @@ struct View {
     return static_cast<T*>(data);
   }
   double load(int64_t i) const { return ConstView(*this).load(i); }
-  // Stores element i. Rounds to nearest, ties to even, through fp32 for the 16-bit and 8-bit floating-point types.
+  // Stores element i, rounded to nearest with ties to even. For 16-bit and 8-bit floating-point types the value is first rounded to fp32.
   void store(int64_t i, double value) const {
     switch (dtype) {
       case DType::kF64:

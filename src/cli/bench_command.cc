@@ -33,7 +33,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Writes the text to a temporary file and renames it, so that a file with the final name is always complete.
+// Writes the text to a temporary file and renames it, so that a file with the final name never contains only a part of the text.
 void write_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
@@ -43,7 +43,7 @@ void write_file(const std::string& path, const std::string& text) {
   fs::rename(unfinished, path);
 }
 
-// Returns true if the exit code is an ErrorCode. If a signal has ended a process, its exit code is not one.
+// Returns true if the exit code is an ErrorCode, which it is not if a signal has ended the process.
 bool is_error_code(int code) {
   return code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
 }
@@ -95,7 +95,7 @@ class Bench {
       say_warning(
           std::to_string(failed_rows_) + (failed_rows_ == 1 ? " row was" : " rows were") +
           " neither completed nor refused: the table states how each ended, and output.txt in its folder "
-          "what it printed; run the same command again to repeat them");
+          "contains what it printed; run the same command again to repeat them");
       return static_cast<int>(failure_);
     }
     const bool any = std::any_of(rows_.begin(), rows_.end(),
@@ -104,8 +104,8 @@ class Bench {
   }
 
  private:
-  // A child process finds out the device. This process must never open a GPU, because its context would count in the
-  // measured memory of every row.
+  // Starts a child process to find out if runs use a GPU. This process must never open a GPU,
+  // because the memory of its CUDA context would count in the measured memory of every row.
   ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -119,7 +119,7 @@ class Bench {
     if (child.exit_code() != 0) fail_as(child, "");
     const std::string plan = read_file(words_.output_dir + "/device.json");
     const bool on_gpu = plan.find("\"gpu\": null") == std::string::npos;
-    // Without --nproc_per_node, a run with --parallel has one rank per visible GPU; the plan states the number.
+    // Without --nproc_per_node, a run with --parallel has one rank per visible GPU. The plan contains that number.
     constexpr std::string_view kRanks = "\"ranks\": ";
     if (const size_t at = plan.find(kRanks); words_.parallel && at != std::string::npos)
       num_ranks_ = std::atoll(plan.c_str() + at + kRanks.size());
@@ -186,7 +186,7 @@ class Bench {
     return true;
   }
 
-  // Runs one calibration run and adds its output folder to `folders`. Returns false after a signal.
+  // Runs one of the runs from which the calibration is computed, and adds its output folder to `folders`. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
@@ -247,8 +247,8 @@ class Bench {
     return words_.output_dir + "/rows/" + row.experiment.key;
   }
 
-  // If the speeds of a row still differ too much after its three or more runs, the row is run twice more. With five
-  // runs, an outlier on either side no longer counts.
+  // If the speeds of a row still differ too much after its three or more runs, the row is run twice
+  // more. The spread of five speeds does not count the fastest and the slowest one.
   int most_rounds() const { return words_.repeats < 3 ? words_.repeats : words_.repeats + 2; }
 
   bool needs_run(const ExperimentRow& row, int round) const {
@@ -404,8 +404,8 @@ class Bench {
   ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
 };
 
-// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not needed. For a
-// row with several ranks it starts a process per rank with the same arguments.
+// Runs in the child process for one row: trains as `train` does, but does not save the weights, which
+// nobody needs. For a row with several ranks it starts one process per rank with the same arguments.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
@@ -444,7 +444,7 @@ int run_bench_disk(const std::string& folder, const BenchWords& words) {
              ? "direct transfers"
              : "through the page cache of Linux, because the file system refuses direct transfers") +
         "\n" + rates + "wrote " + report.path +
-        ", which plans with --offload_optimizer nvme:FOLDER on this disk read");
+        "; plans with --offload_optimizer nvme:FOLDER on this disk read this file");
   if (words.json) {
     print_json(json_text({{"folder", folder},
                           {"read_gb_per_s", report.read_gb_per_s},

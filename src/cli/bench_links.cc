@@ -37,7 +37,7 @@ int measure_as_rank(const Arguments& arguments, const BenchWords& words) {
   if (!report.table.empty()) print(report.table);
   say_all({}, report.notes);
   if (!report.path.empty())
-    print("wrote " + report.path + ", which plans for these ranks read (--link_calibration auto)");
+    print("wrote " + report.path + "; plans for these ranks read this file (--link_calibration auto)");
   if (words.json) {
     std::ifstream file(report.path);
     print_json(std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));

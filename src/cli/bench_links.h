@@ -8,9 +8,9 @@
 
 namespace plimsoll::cli {
 
-// Runs `bench --links` and returns the exit code: starts a process per rank with the same arguments, or, if this
-// process is a rank, measures. `words` are all words after `bench`. Errors: kUsage for fewer than two ranks; those of
-// launch_ranks() and bench_links().
+// Runs `bench --links` and returns the exit code. Starts one process per rank with the same
+// arguments; in the process of a rank, it measures the links. `words` are all words after `bench`.
+// Errors: kUsage for fewer than two ranks; those of launch_ranks() and bench_links().
 int run_bench_links(const BenchWords& read, const std::vector<std::string>& words);
 
 }  // namespace plimsoll::cli

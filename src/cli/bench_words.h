@@ -27,7 +27,7 @@ struct BenchWords {
   std::vector<std::string> only;
   // If the name of a row contains one of these texts, its results from an earlier call are discarded.
   std::vector<std::string> rerun;
-  int repeats = 0;                // smallest number of runs per row; 0 until read_bench_words() sets it
+  int repeats = 0;                // smallest number of runs per row; read_bench_words() sets it
   std::vector<std::string> more;  // arguments of `train` that are added to every run
 };
 

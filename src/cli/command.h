@@ -37,9 +37,9 @@ int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
 int run_schema(const std::vector<std::string>& words);
 
-// Warnings and notes about a command line, which are printed later than they occur: the first line of a run must name the device,
-// and after a plan a user reads the last lines first. They are printed at the latest when this object is destroyed, before the
-// message of an error that ends the command.
+// Warnings and notes about a command line. They are printed later than they occur, because the first line
+// of a run must name the device, and because users look first at the lines after a plan. They are printed
+// at the latest when this object is destroyed, before the message of an error that ends the command.
 class Remarks {
  public:
   Remarks(std::vector<std::string> warnings, std::vector<std::string> notes)
@@ -68,8 +68,8 @@ void replace_text(const std::string& text, std::string_view argument, const std:
 // Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
 // is. Errors: kDevice.
 void require_writable(std::string_view argument, const std::string& path);
-// If --nproc_per_node is not given, sets it to the number of visible GPUs, because a run without this argument uses all
-// of them. `num_local_ranks`: as for num_ranks_to_start() (launch.h). Returns a note about it, or "".
+// If --nproc_per_node is not given, sets it to the number of visible GPUs, because a run uses all of them by default.
+// `num_local_ranks` has the same meaning as for num_ranks_to_start() (launch.h). Returns a note for the user that says so, or "".
 std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks);
 
 // Writes the HTML report and the trace of a plan to the files that --html and --trace name.
@@ -77,9 +77,9 @@ void write_plan_files(const PlanReport& plan, const Arguments& arguments);
 // Prints all tables of the plan, and with --modules and --why the additional ones. --json writes the plan to
 // a file; --json - prints only JSON. Also writes the files that --html and --trace name.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
-// Prints the start of every run: device, data, warnings and a summary of the plan, of five to seven lines if the run trains and of
-// one otherwise; with --dry_run, --modules or --why it prints all tables of the plan. Then allocates the memory and reads the
-// weights, except with --dry_run. Returns true if the run continues.
+// Prints the first lines of every run: device, data, warnings and a summary of the plan. A run that trains prints
+// five to seven lines of summary, other runs one; with --dry_run, --modules or --why all tables of the plan are
+// printed. Then allocates the memory and reads the weights, except with --dry_run. Returns true if the run continues.
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Task task, Remarks& remarks,
                     RunEvents& events);
 

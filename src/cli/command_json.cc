@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct RunResults {
-  std::string path;  // the file that --json names; "-" for standard output
+  std::string path;  // the file name that --json gives; "-" for standard output
   std::string plan;
   Json results = Json::object();
 };
@@ -49,7 +49,7 @@ void add_prediction(const Prediction& prediction) {
 
 void finish_results() {
   if (!run_results) return;
-  // The plan is the text of a JSON object. "results" is added to the text as its last key.
+  // The plan is the text of a JSON object. Inserts "results" before its closing brace, as its last key.
   std::string text = run_results->plan;
   text.resize(text.find_last_not_of(" \n", text.rfind('}') - 1) + 1);
   text += ",\n  \"results\": " + run_results->results.dump(2, ' ', false, Json::error_handler_t::replace) +

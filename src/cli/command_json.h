@@ -25,8 +25,8 @@ inline std::string json_text(const nlohmann::ordered_json& fields) {
 // The functions below are called in this order by the commands that train, evaluate or predict. Each may be called without --json, and then
 // has no effect.
 
-// Begins the JSON of a run if --json is given. If --json names a file, the plan is written to it at once, so that the
-// file exists even if the run fails. With --json -, other output goes to standard error from now on. Errors: kDevice.
+// Begins the JSON of a run if --json is given. If --json names a file, the plan is written to it at once, so that the file exists
+// even if the run fails. With --json -, everything except the JSON is printed to standard error from now on. Errors: kDevice.
 void begin_results(const std::string& plan_json, const Arguments& arguments);
 
 // Adds the metrics of the training, an evaluation or a prediction. `split`: "train", "eval" or "predict".

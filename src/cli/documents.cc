@@ -7,8 +7,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Parses the command line of a command that takes at most `at_most` arguments in addition to its options. Returns
-// nothing if it asked for help, which was printed.
+// Parses the command line of a command that takes at most `at_most` arguments in addition to its
+// options. With --help, prints the help and returns nothing.
 std::optional<CommandWords> words_or_help(const char* name, const std::vector<std::string>& words,
                                           size_t at_most) {
   const CommandInfo& command = command_named(name);

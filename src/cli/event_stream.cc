@@ -62,7 +62,7 @@ void EventStream::write_waiting() {
   while (is_open_ && done < waiting_.size()) {
     if (!wait(POLLOUT, 0)) break;
     const size_t left = waiting_.size() - done;
-    // If a pipe is writable, PIPE_BUF bytes can be written without waiting. Writing more could wait for the reader.
+    // If a pipe is writable, it accepts PIPE_BUF bytes without waiting. A larger write could block until the reader has read.
     const ssize_t count =
         is_socket_ ? send(descriptor_, waiting_.data() + done, left, MSG_DONTWAIT | MSG_NOSIGNAL)
                    : ::write(descriptor_, waiting_.data() + done, std::min<size_t>(left, PIPE_BUF));
@@ -137,7 +137,7 @@ std::optional<std::string> EventStream::read_line() {
     if (end_of_line == std::string::npos && received_.size() > kMostLineBytes) {
       throw Error(ErrorCode::kUsage,
                   "the reader of --event_fd sent a line of more than " + std::to_string(kMostLineBytes) +
-                      " bytes; a reply has only numbers by name and requests, and ends with a line break");
+                      " bytes; a reply contains only named numbers and requests, and ends with a line break");
     }
   }
   if (end_of_line == std::string::npos) return std::nullopt;

@@ -50,7 +50,7 @@ class EventStream {
   std::optional<std::string> wait_for_line(const std::function<bool()>& should_stop);
 
  private:
-  // Writes as many of the waiting bytes as possible without waiting for the reader.
+  // Writes as many bytes of waiting_ as possible without waiting for the reader.
   void write_waiting();
   // Waits until the reader can take more bytes or, if `events` contains POLLIN, has sent some. Returns false if this
   // takes longer than `timeout_ms`.

@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// The two connected ends of a pipe or a socket. The test is the reader and has the first one.
+// The two connected ends of a pipe or a socket. The test plays the reader and uses the first one.
 struct Ends {
   Descriptor reader;
   Descriptor writer;
@@ -157,7 +157,7 @@ TEST(EventStream, StopsWaitingWhenItIsAsked) {
   EXPECT_FALSE(stream.wait_for_line([&] { return ++num_calls == 3; }).has_value());
   EXPECT_EQ(num_calls, 3);
   EXPECT_TRUE(stream.is_open());
-  // If a line has arrived, it must be returned although should_stop() returns true.
+  // A line that has arrived must be returned even if should_stop() returns true.
   ASSERT_EQ(write(ends.reader.get(), "a\n", 2), 2);
   EXPECT_EQ(stream.wait_for_line([] { return true; }), "a");
 }

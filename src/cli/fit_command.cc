@@ -58,8 +58,8 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// Checks --memory, which is another name of --memory_limit for `fit`, so that a message contains the option that the
-// user gave.
+// Checks the value of --memory, which `fit` accepts instead of --memory_limit. The error message
+// names --memory, the option that the user gave.
 void check_memory(const std::string& memory) {
   try {
     const std::vector<std::string> words{"--memory_limit", memory};

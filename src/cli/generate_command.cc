@@ -89,8 +89,8 @@ class TextLines {
   bool is_new_ = false;
 };
 
-// Generates the continuations of one prompt and prints the first one: token by token if `streams`, otherwise at the
-// end. In a chat the prompt is not printed. Returns the text of the first one.
+// Generates the continuations of one prompt and prints the first one: token by token if `streams`, otherwise
+// when it is complete. In a chat the prompt is not printed. Returns the text of the first continuation.
 std::string print_one(Generator& generator, const std::string& prompt, bool streams, bool is_chat) {
   const std::string shown = is_chat ? "" : prompt;
   print_part(shown);

@@ -45,8 +45,8 @@ bool is_repeated() {
   return !first_signal_ms.compare_exchange_strong(unset, now) && now - unset < kJoinedMs;
 }
 
-// Asks the running work to stop. Returns the notice for the user that belongs to the work, or null if no work is
-// running.
+// Asks the running work to stop. Returns the notice that tells the user what the work does before
+// it ends, or null if no work is running.
 const char* stop_running() {
   ++handlers_at_work;
   const Stoppable* const work = running;
@@ -79,10 +79,10 @@ void on_signal(int signal) {
   } else {
     signals_seen = signals_seen + 1;
   }
-  // A second signal ends the process at once and saves nothing. The exit code is the one that a shell reports for a program that this
-  // signal has ended.
+  // A second signal ends the process at once and saves nothing. The exit code is 128 + signal,
+  // which a shell reports for a program that a signal has ended.
   if (signals_seen > 1) _exit(128 + signal);
-  // If no work is running, it has already ended: its results were saved, or it failed and its message is being printed.
+  // If no work is running, nothing needs to stop: the results were saved, or the work failed and its message is being printed.
   const char* const notice = stop_running();
   if (notice != nullptr) static_cast<void>(!write(STDERR_FILENO, notice, std::strlen(notice)));
 }

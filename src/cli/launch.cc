@@ -32,8 +32,8 @@ constexpr size_t kKeptErrorBytes = size_t{64} << 10;
 // After a rank has failed because another rank failed, the launcher waits this long for the end of the other rank,
 // which is the cause.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
-// After a rank has failed by itself, the launcher waits this long for rank 0 to fail with the same error, because the
-// messages of rank 0 are visible.
+// If a rank other than rank 0 fails first, the launcher waits this long for rank 0 to fail with the
+// same error. It then names rank 0 as the cause, because the user sees its messages.
 constexpr std::chrono::milliseconds kSameErrorDelay{500};
 
 std::string host_name() {
@@ -111,8 +111,8 @@ class IgnoredSigpipe {
 // All ranks of a run, from their start to their end. A restart of the run makes another object.
 class RankRun {
  public:
-  // `more` contains environment variables that each rank gets in addition to those of every run, for example after a
-  // restart.
+  // `more` contains environment variables that each rank gets in addition to those of every run,
+  // for example the checkpoint from which a restarted run resumes.
   RankRun(const RankCommand& command, const SignalReader& signals, const Variables& more)
       : command_(command), signals_(signals), more_(more) {}
   // Kills the ranks that still run, if an exception ends run().
@@ -128,7 +128,7 @@ class RankRun {
   int run() {
     const int port = free_port();
     for (int rank = 0; rank < command_.num_ranks; ++rank) start(rank, port);
-    // SIGPIPE is ignored, because a message to a reader that has ended must not end this process. The ranks do not inherit this.
+    // SIGPIPE is ignored, so that writing to a reader that has ended does not end this process. The ranks do not inherit this.
     const IgnoredSigpipe ignored;
     while (is_running()) {
       wait_for_event();
@@ -188,7 +188,7 @@ class RankRun {
     }
   }
 
-  // Waits for a signal, for error output of a rank, or for the next deadline.
+  // Waits for a signal, for text that a rank writes to standard error, or for the time at which a failure must be reported or ranks killed.
   void wait_for_event() const {
     std::vector<pollfd> polled{{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const RankProcess& process : processes_) {
@@ -292,8 +292,8 @@ class RankRun {
 
   void suspect(const RankProcess& process, std::chrono::milliseconds delay) {
     suspect_ = process.rank;
-    // If rank 0 has failed by itself, or a signal has ended a rank, this is the cause whatever fails later, so the
-    // report need not wait for other failures.
+    // If rank 0 has failed by itself, or a signal has ended a rank, later failures cannot change
+    // the cause, so it is reported without waiting for them.
     const bool is_certain = process.is_cause_by_itself() && (process.rank == 0 || process.end_signal() != 0);
     report_at_ = Clock::now() + (is_certain ? std::chrono::milliseconds(0) : delay);
   }
@@ -353,8 +353,8 @@ class RankRun {
            host_name() + ")";
   }
 
-  // Prints a message for each rank that is stopped, because the other ranks have failed while waiting for it. Returns
-  // false if no rank is stopped.
+  // If other ranks have failed because they waited for a stopped rank, prints a message that names
+  // it. Returns false if no rank is stopped.
   bool report_stopped() {
     bool has_found = false;
     for (const RankProcess& process : processes_) {

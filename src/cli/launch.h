@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// How to restart the ranks after a run has failed.
+// The changes when all ranks are started again after a failure.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
   std::string origin;   // the source of the restart for a message: "resuming from out/checkpoint-10"
@@ -36,16 +36,16 @@ struct RankCommand {
 
 // Runs the ranks and returns the exit code of the run. Errors: kDevice if a process cannot be started.
 //
-// Each rank has torchrun's variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR (127.0.0.1) and
-// MASTER_PORT (a port that was free at the start). Rank 0 has the standard streams of this process. The others read
-// nothing, their output is discarded, and the last 64 KiB of their standard error are printed if they are the cause of
-// a failure. All ranks are killed if this process ends for any reason.
+// Each rank has torchrun's variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR (127.0.0.1)
+// and MASTER_PORT (a port that was free at the start). Rank 0 has the standard streams of this process. The
+// others have no standard input, their output is discarded, and the last 64 KiB of their standard error are
+// printed if they cause a failure. All ranks are killed if this process ends for any reason.
 //
-// Failure. A rank fails if a signal ends it or if its exit code is neither 0 nor kInterrupted. The peers of a failed
-// rank usually fail with kDevice a moment later, and they can be noticed before it. The cause is therefore the first
-// failure that is not kDevice within a second, or else the first one. Ranks often find the same error, so rank 0, whose
-// messages are visible, is the cause if it ends with the same exit code at the same time. The others receive SIGTERM,
-// and SIGKILL after `grace`. The result is the exit code of the cause, or kDevice if a signal ended it.
+// Failure. A rank fails if a signal ends it or if its exit code is neither 0 nor kInterrupted. The other ranks usually
+// fail with kDevice a moment later, and the launcher may notice their failures first. The cause is therefore the first
+// failure within a second that is not kDevice, or else the first failure of all. Ranks often find the same error, so
+// rank 0, whose messages are visible, is the cause if it ends with the same exit code at the same time. The others
+// receive SIGTERM, and SIGKILL after `grace`. The result is the exit code of the cause, or kDevice if a signal ended it.
 //
 // Signals. Each rank has its own process group, so that keys of the terminal reach only this process. SIGINT, SIGTERM
 // and SIGHUP to this process are forwarded once each to all ranks. Afterwards the result is the exit code of rank 0, or
@@ -58,10 +58,10 @@ struct RankCommand {
 // at most max_restarts times, with another port. Other failures would occur again.
 int launch_ranks(const RankCommand& command);
 
-// Returns the number of ranks that `train` starts for these arguments, or 0 if this process itself trains or plans.
-// `num_local_ranks` is the number of ranks that a launcher has started on this host, or nothing if this process is no
-// rank. Errors: kUsage if --nproc_per_node contradicts the launcher, or if several ranks or restarted ones would have to read
-// standard input.
+// Returns the number of ranks that `train` starts for these arguments, or 0 if this process itself
+// trains or plans. `num_local_ranks` is the number of ranks that a launcher has started on this
+// host, or nothing if no launcher has started this process. Errors: kUsage if --nproc_per_node
+// contradicts the launcher, or if several ranks or restarted ranks would read standard input.
 int num_ranks_to_start(const ParseResult& parsed, std::optional<int> num_local_ranks);
 
 // Throws if the arguments request restarts although another launcher has started this rank: only that launcher can

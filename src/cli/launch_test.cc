@@ -46,16 +46,16 @@ bool has_ended(pid_t pid) {
   return state == 'X' || state == 'Z';
 }
 
-// A process that calls launch_ranks() with a script and ends with its result. The process has a process group of its
-// own, as a shell gives it to a command, and a second thread that blocks no signal, as CUDA creates one. In the script, $D is
-// the scratch folder.
+// Forks a process that calls launch_ranks() with a script and exits with the result. It is in a process group of its own, as
+// a command that a shell starts, and has a second thread that blocks no signal, like the threads that CUDA creates. In the
+// script, $D is the scratch folder.
 class LaunchedRun {
  public:
   LaunchedRun(const ScratchFolder& folder, const std::string& script, int num_ranks,
               std::chrono::milliseconds grace = std::chrono::seconds(10), int max_restarts = 0)
       : folder_(folder) {
     int num_restarts = 0;
-    // The script can read the number of restarts from $START.
+    // After a restart, the script finds the number of restarts in the environment variable START.
     const auto prepare_restart = [&num_restarts]() -> Restart {
       return {.variables = {{"START", std::to_string(++num_restarts)}}, .origin = "resuming from nowhere"};
     };
@@ -263,8 +263,8 @@ TEST(Launch, RanksEndWithTheirParent) {
   }
 }
 
-// A script that counts the signals that arrive. It ends with code 6 some time after the first one, like a rank that
-// saves a checkpoint.
+// A script that counts the signals it receives. 0.3 s after the first one it ends with code 6, like
+// a rank that saves a checkpoint before it ends.
 constexpr const char* kCounting =
     "n=0; trap 'n=$((n+1))' TERM INT; echo > \"$D/ready$RANK\"; while [ $n = 0 ]; do sleep 0.02; done; "
     "sleep 0.3; echo $n > \"$D/count$RANK\"; exit 6";

@@ -138,7 +138,7 @@ int run_and_report(int argc, char** argv) {
     return fail(events, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     return fail(events, ErrorCode::kDevice,
-                "the system refused memory for data on the host that the plan does not count; close other "
+                "the system refused host memory for data that is not part of the plan; close other "
                 "programs, or use a "
                 "machine with more memory");
   } catch (const std::filesystem::filesystem_error& error) {

@@ -42,8 +42,8 @@ double checked_seconds(const std::string& text) {
   return *value;
 }
 
-// Refuses options that make no sense with --topology. It shows the links of all GPUs, because a matrix of one GPU
-// contains no links, and only once, because links do not change.
+// Refuses options that have no effect with --topology. The topology always contains all GPUs,
+// because links connect pairs of GPUs, and is shown only once, because links do not change.
 void refuse_with_topology(const CommandWords& words) {
   for (const char* option : {"device", "watch", "capabilities", "context"}) {
     if (!words.has(option)) continue;

@@ -16,7 +16,7 @@ NpyFile::NpyFile(std::string path, std::string type, int64_t width)
   file_.write(begin.data(), static_cast<std::streamsize>(begin.size()));
 }
 
-// The length of the header does not depend on the number of rows, because the header is written again at the end.
+// The header always has 128 bytes, whatever the number of rows is, because finish() overwrites it with the final number of rows.
 std::string NpyFile::header() const {
   constexpr size_t kBytes = 128;
   const int64_t rows = num_numbers_ / (width_ == 0 ? 1 : width_);

@@ -10,8 +10,8 @@ namespace plimsoll::cli {
 
 class NpyFile {
  public:
-  // Creates the file PATH.tmp, which finish() renames to PATH. `type`: as NumPy writes it, "<f4" for floats or "<i4"
-  // and "<i8" for integers. `width`: the numbers per row, or 0 for an array of one dimension. Errors: kDevice.
+  // Creates the file PATH.tmp, which finish() renames to PATH. `type` is NumPy's name of the type: "<f4" for floats, "<i4"
+  // or "<i8" for integers. `width` is the count of numbers per row, or 0 for an array of one dimension. Errors: kDevice.
   NpyFile(std::string path, std::string type, int64_t width);
 
   // Append numbers. Requires: they have the type of the file, and all of them together are complete rows.

@@ -21,7 +21,7 @@ bool is_terminal();
 int terminal_columns();
 // Returns the number of columns of the terminal of standard output, or 0 if standard output is not a terminal.
 int output_columns();
-// Returns the name of the locale that determines the characters: LC_ALL, LC_CTYPE or LANG, or "C".
+// Returns the locale for the character encoding: the first of LC_ALL, LC_CTYPE and LANG that is set, or "C".
 std::string character_locale();
 // Returns true if the locale of character_locale() is not UTF-8, so that only ASCII can be drawn.
 bool is_ascii_only();
@@ -49,7 +49,7 @@ void print_json(const std::string& json);
 // them.
 void leave_output_to_first_rank();
 
-// Prints a result to standard output.
+// Prints a result of the command, such as a table, to standard output.
 void print(const std::string& text);
 // Prints a part of a line of a result immediately, such as a generated token.
 void print_part(const std::string& text);

@@ -40,8 +40,8 @@ int64_t prompt_length(const CommandWords& words) {
   return tokens;
 }
 
-// Tells the allocator to keep freed memory for the plans that follow. Returning it to the system and requesting it
-// again would take 5 % of the time.
+// Makes the allocator keep freed memory instead of returning it to the system, because this command
+// makes many plans, and requesting the memory again would take 5 % of the time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -65,7 +65,7 @@ int run_plan(const std::vector<std::string>& words) {
   if (sorted.has("prompt_length") && !generates)
     throw Error(ErrorCode::kUsage, "plan: --prompt_length is for --phase generate, which is not given");
   if (sorted.has("links") && (generates || sorted.has("experiments"))) {
-    throw Error(ErrorCode::kUsage, "plan: --links is for the training of one run; omit it, or omit --" +
+    throw Error(ErrorCode::kUsage, "plan: --links applies only to one training run; omit it, or omit --" +
                                        std::string(generates ? "phase" : "experiments"));
   }
   ParseResult parsed = parse_arguments(sorted.rest);

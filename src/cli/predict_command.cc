@@ -31,8 +31,8 @@ std::string tsv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-// Formats predictions as lines of a table: the index and the prediction, as run_glue writes them, and then the texts
-// and the scores of the row if they are requested.
+// Formats predictions as lines of a table: the index and the prediction, as Hugging Face's script
+// run_glue writes them, then the texts and the scores if they are requested.
 class PredictionLines {
  public:
   PredictionLines(const Arguments& arguments, std::vector<std::string> labels, bool with_texts)
@@ -63,7 +63,7 @@ class PredictionLines {
     const std::vector<float>& scores = scores_ == "logits" ? prediction.logits : prediction.probabilities;
     for (size_t label = 0; label < labels_.size(); ++label) {
       text += '\t';
-      // For token classification, the column of a label contains its scores for all words of the row.
+      // In token classification, the column of a label contains the scores of this label for all words of the sequence.
       for (size_t at = label; at < scores.size(); at += labels_.size()) {
         char number[32];
         std::snprintf(number, sizeof number, "%s%.6g", at == label ? "" : " ",
@@ -80,8 +80,8 @@ class PredictionLines {
   bool with_texts_;
 };
 
-// Writes the logits of predictions as predict_logits.npy. For token classification, predict_starts.npy contains the
-// index of the first row of each sequence.
+// Writes the logits of predictions to predict_logits.npy. In token classification a sequence has
+// several rows of logits, so predict_starts.npy contains the index of the first row of each sequence.
 class PredictedLogits {
  public:
   // `suffix` distinguishes the files of MNLI's second test set: "" or "_mm".
@@ -105,7 +105,7 @@ class PredictedLogits {
     logits_->finish();
     starts_->append(std::span(&num_rows_, 1));
     const std::string& starts = starts_->finish();
-    // Except for token classification, row i of the logits belongs to sequence i, so the file of starts is not needed.
+    // Except in token classification, row i of the logits belongs to sequence i, so the file predict_starts.npy is not needed.
     if (num_rows_ == num_predictions_) std::filesystem::remove(starts);
   }
 

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// The events for which the program waits for a reply: none, those of evaluations, or those of evaluations and steps.
+// The events for which the program waits for a reply: no events, only those of evaluations, or those of evaluations and of steps.
 enum class Replies : uint8_t { kNone, kEvaluations, kSteps };
 
 json numbers_of(const MetricMap& values) {
@@ -38,7 +38,7 @@ std::string line_of(std::string_view kind, json event) {
 
 }  // namespace
 
-// The open stream, and the state of replies and requests.
+// The open stream, the id of the last event that needs a reply, and the requests that the reader has sent.
 struct RunEvents::Stream {
   EventStream lines;
   Replies replies = Replies::kNone;
@@ -103,7 +103,7 @@ struct RunEvents::Stream {
 
 namespace {
 
-// A callback of the training loop that sends the events of a training.
+// Sends the events of a training: the training loop calls this object, for example at the end of each step.
 class EventCallback : public Callback {
  public:
   explicit EventCallback(RunEvents::Stream& stream) : stream_(stream) {}
@@ -224,15 +224,15 @@ class LogitsMetric : public Metric {
     } else {
       labels_.emplace(folder_ + "/eval_labels.npy", "<f4", batch.num_labels);
     }
-    // If there are more rows of logits than sequences, the rows are tokens. The file of starts then contains the index
-    // of the first row of each sequence.
+    // If there are more rows of logits than sequences, each row belongs to a token. eval_starts.npy
+    // then contains the index of the first row of each sequence.
     const auto num_rows = batch.logits.size() / static_cast<size_t>(batch.num_labels);
     if (num_rows + 1 != batch.sequence_starts.size()) starts_.emplace(folder_ + "/eval_starts.npy", "<i8", 0);
   }
 
   std::string folder_;
   RunEvents::Stream* stream_;
-  // The files of the current evaluation. values() completes them.
+  // The files for the logits of the current evaluation. values() completes them.
   std::optional<NpyFile> logits_;
   std::optional<NpyFile> labels_;
   std::optional<NpyFile> starts_;

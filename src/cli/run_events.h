@@ -28,7 +28,7 @@ class RunEvents {
   // --event_replies if the descriptor is not a socket.
   void open(const Arguments& arguments, std::string_view command);
 
-  // The functions below have no effect if the stream is not open.
+  // The functions below have no effect unless open() has opened the stream.
   //
   // Sends the plan of the run, before anything is allocated.
   void send_plan(const PlanReport& plan);
@@ -43,8 +43,8 @@ class RunEvents {
   // Sends the last event and waits up to 2 s until the reader has taken all events.
   void end(int exit_code, const std::string& message);
 
-  // Returns a callback that sends the events of a training and applies the replies, or null if the stream is not open.
-  // The callback must not outlive this object.
+  // Returns a callback for the training loop that sends events during training and obeys the
+  // replies, or null if the stream is not open. The callback must not outlive this object.
   std::shared_ptr<Callback> callback();
   // Returns a metric that writes the logits and labels of each evaluation into the output folder, if --save_logits is
   // set, and asks the reader for further metrics, if --event_replies is set. Returns null without --save_logits. The

@@ -86,7 +86,7 @@ std::string use_all_gpus(ParseResult& parsed, std::optional<int> num_local_ranks
   if (num_local_ranks || !trains || is_given || arguments.nnodes > 1) return {};
   arguments.nproc_per_node = num_ranks_on_this_machine(arguments);
   if (arguments.nproc_per_node == 1) return {};
-  return "uses all " + std::to_string(arguments.nproc_per_node) +
+  return "the run uses all " + std::to_string(arguments.nproc_per_node) +
          " visible GPUs, one process each; --nproc_per_node 1, --device cuda:0 or CUDA_VISIBLE_DEVICES "
          "restrict it";
 }

@@ -55,8 +55,8 @@ class SignalReader {
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;
-  // Stops this process and returns when it is continued; to be called after next() has returned SIGTSTP. The kernel
-  // does not stop a process that no shell could continue; the function then returns at once.
+  // Stops this process and returns when it is continued; to be called after next() has returned SIGTSTP. If no shell could
+  // continue the process (its process group is orphaned), the kernel does not stop it, and the function returns at once.
   static void stop_until_continued();
 
  private:

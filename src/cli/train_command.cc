@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kStopNotice[] = "\nfinishing the step and saving; a second signal stops at once\n";
 
-// Returns the last line that `train` prints: the files that were written to the output folder and those that were kept.
+// Returns the last line that `train` prints. It names the files that were written to the output folder and those that were kept.
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
                              const std::vector<std::string>& written) {
   if (output.was_complete) {
@@ -167,14 +167,14 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
   const auto stop_by_signals = [&] {
     stopped_by_signals.emplace([](void* target) { static_cast<Trainer*>(target)->request_stop(); }, &trainer,
                                kStopNotice);
-    // A dry run has nothing to save, and the program that reads its output may end early: `train --dry_run | head`.
+    // A dry run has nothing to save, so it does not catch signals, and a signal ends it at once.
     if (!arguments.dry_run) catch_signals();
   };
-  // The program that reads the output may have ended, for example `tee` after Ctrl-C. Printing then fails, but the
-  // training state is saved.
+  // If the program that reads the output has ended, for example `tee` after Ctrl-C, printing fails, but training still
+  // ends normally and saves its state. A dry run keeps SIGPIPE, so that in `train --dry_run | head` it ends with `head`.
   if (!arguments.dry_run) std::signal(SIGPIPE, SIG_IGN);
-  // If other processes belong to the run, show_and_start() waits for them, and until then a signal may end this process
-  // at once, because there is nothing to save.
+  // In a run of several processes, show_and_start() waits for the other ranks. Until then signals
+  // are not caught and may end this process at once, because there is nothing to save yet.
   if (!num_local) stop_by_signals();
   if (!show_and_start(trainer, arguments, Task::kTrain, remarks, events)) return 0;
   if (num_local) stop_by_signals();

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the bytes of a transient buffer without the padding that the arena adds at its end.
+// Returns the size of a transient buffer in bytes, without the padding that the arena adds after it.
 int64_t exact_bytes(const ProgramPlan& program, const TransientBuffer& buffer) {
   return buffer.root == kNoValue ? program.ops[buffer.op].scratch_bytes
                                  : program.graph.value(buffer.root).bytes(program.bucket);

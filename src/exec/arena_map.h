@@ -22,8 +22,8 @@ class ArenaMap {
 
   // Maps the whole arena as one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
-  // Requests a block for each buffer that the plan has in this memory space. Calls take(bytes) with exactly the bytes that the buffer needs
-  // for the largest batches.
+  // Calls take(bytes) for each buffer that the plan has in this memory space, and maps the buffer
+  // to the block that it returns. `bytes` is exactly what the buffer needs for the largest batches.
   ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take);
 
   // Returns the address of the byte at this offset. Errors: kInternal if no buffer contains it. Cost: O(log

@@ -1,6 +1,6 @@
-// The interface between the executor and a device: memory for the arenas, and a way to start bound ops. There is a
-// backend for the CPU and one for an NVIDIA GPU; the executor is the same for both. Not thread-safe: the executor is the
-// only caller.
+// The interface between the executor and a device: memory for the arenas, and a way to run ops
+// whose kernels and addresses are fixed. There is a backend for the CPU and one for an NVIDIA GPU;
+// the executor is the same for both. Not thread-safe: the executor is the only caller.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace plimsoll {
 
-// The time and the cost of an op, summed over runs while profiling is on.
+// The measured time of an op and its cost (FLOPs and bytes), summed over all runs while profiling is on.
 struct OpTime {
   double milliseconds = 0;
   int64_t runs = 0;
@@ -28,8 +28,8 @@ struct OpTime {
   double bytes = 0;
 };
 
-// The ops of a program, bound for one bucket (sizes of a batch for which the program is compiled): each op has its kernel, addresses and
-// sizes.
+// A program whose ops are ready to run for one bucket (sizes of a batch for which the program is
+// compiled): each op has its kernel, addresses and sizes.
 struct BoundProgram {
   const ProgramPlan* plan = nullptr;
   Bucket bucket = {};
@@ -40,11 +40,11 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// States whether the previous run left work for the deferred ops of this run (OpPlan::is_deferred), such as updates of weights.
+// States whether the previous run left work, such as updates of weights, that the deferred ops of this run (OpPlan::is_deferred) must do.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
-// The two groups of inputs that the host writes at different times: kBatch, a batch with its random state, before the forward pass;
-// kUpdate, the learning rate and the step number, before the first segment that updates weights.
+// The two groups of inputs, which the host writes at different times. kBatch: a batch and the state of the random numbers,
+// before the forward pass. kUpdate: the learning rate and the step number, before the first segment that updates weights.
 enum class Inputs : uint8_t { kBatch, kUpdate };
 constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
@@ -56,8 +56,8 @@ struct DiskFile {
   std::string path = {};
 };
 
-// Creates the file of the values that a plan keeps on a disk, and the threads that read and write it. Returns null if the plan stores no
-// values on a disk. Calls `make_memory` with the largest number of transfers in one segment of a program. Errors: kDevice.
+// Creates the file in which the plan keeps values on a disk, and the threads that read and write it. Returns null if the plan keeps no
+// values on a disk. Calls `make_memory` with the largest number of transfers in one forward pass, backward pass or update. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
@@ -65,10 +65,10 @@ std::unique_ptr<DiskTransfers> make_disk_transfers(
 // Options of an executor that do not affect the plan.
 struct ExecutorOptions {
   uint8_t fill = kArenaPoison;       // the initial value of every byte of the arenas
-  RankConnections connections = {};  // connections to the other ranks, if the plan has several
+  RankConnections connections = {};  // connections to the other ranks; not set if the run has one rank
   int gpu_ordinal = 0;               // number of the GPU to run on, among those that the process sees
   DiskFile disk = {};                // the file for values on a disk; set if the plan keeps any there
-  // For tests, on a CPU: executes each copy between memory spaces as late as the plan allows instead of as early as possible.
+  // For tests, on a CPU: copies between memory spaces run as late as the plan allows; otherwise they run as early as possible.
   bool late_copies = false;
   // For tests, on a CPU: executes enqueued work only when the host waits for it, so that the host enqueues further steps in advance, as on
   // a GPU.
@@ -87,16 +87,16 @@ class ExecutorBackend {
   // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU the address is in the
   // arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs are copied to the
-  // device when the next segment is enqueued. A batch is copied into a staging buffer on the device while the device still works on the
-  // previous batch, and stays there until its segment starts.
+  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs
+  // are copied to the device when the next segment is enqueued. While the device still works on the previous batch,
+  // the next batch is copied only into a staging buffer on the device, and stays there until its segment starts.
   virtual void before_host_writes(Inputs inputs) = 0;
   // Waits until the outputs are the results of all enqueued work, so that the host may read them.
   virtual void before_host_reads() = 0;
   // Enqueues a copy of the outputs to the host, after all work that is already enqueued. Does not wait.
   virtual void fetch_outputs() = 0;
-  // Returns the output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for work that was
-  // enqueued after it.
+  // Returns the output at this offset, with the value that the last fetch_outputs() copied. Waits
+  // for this copy, but not for work that was enqueued after it.
   virtual const std::byte* fetched(int64_t offset) = 0;
   // Returns true if the copy of the last fetch_outputs() has not arrived, so that fetched() would wait.
   virtual bool is_fetching() const = 0;
@@ -112,7 +112,7 @@ class ExecutorBackend {
   // Rounds fp32 weights into the 16-bit copies that matrix products read.
   virtual void copy_weights(ConstView from, View to, int64_t count) = 0;
 
-  // Binds an op. Errors: kInternal if the op has no binding.
+  // Returns a function that runs the op with its kernel, addresses and sizes. Errors: kInternal if the op has no binding.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
   // Runs the ops of one segment (forward pass, backward pass or update) in order. If the device supports it, copies between spaces run
   // concurrently with the ops. May return before the device has finished.
@@ -123,15 +123,16 @@ class ExecutorBackend {
   // Runs only the deferred ops (OpPlan::is_deferred), which finish the work of the previous run.
   virtual void run_deferred_updates(BoundProgram& program) = 0;
 
-  // Measures the highest rates of the device. Overwrites the transient part of the arena and then fills it again. Cost: a
-  // second on a CPU, less on a GPU.
+  // Measures the highest rates of the device (see Ceilings). Uses the part of the arena for transient
+  // values, and fills it with its initial value afterwards. Cost: a second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
-  // Measures the matrix products that the tuning table of the plan lacks, and returns the completed table. Overwrites the arena and then
-  // fills it again. On a device without tuning, returns the table unchanged.
+  // Measures the matrix products that are missing in the plan's tuning table, and returns the completed table. Uses the
+  // arena, and fills it with its initial value afterwards. On a device without tuning, returns the table unchanged.
   virtual TuningTable measure_products(const Plan& plan) { return plan.request.products.tuning; }
 
-  // Returns the observed end of the written part of the arena; its whole size if every buffer has its own block.
+  // Returns the end of the last byte of the arena that was written; if every buffer has its own
+  // block, the arena's size.
   virtual int64_t written_bytes() = 0;
 };
 

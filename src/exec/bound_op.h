@@ -25,8 +25,8 @@ struct BoundOp {
   uint32_t index = 0;  // index of the op in its program
 };
 
-// The arenas of the device and of the host, and the file with the values that the plan keeps on a disk, which is null if it keeps none
-// there.
+// The arenas of the device and of the host, and the file in which the plan keeps values on a disk.
+// `disk` is null if the plan keeps no values on a disk.
 struct ArenaMaps {
   const ArenaMap& device;
   const ArenaMap& host;
@@ -72,7 +72,7 @@ class BindContext {
   }
   // Returns the address of the first byte of the device's arena.
   std::byte* device_arena() const { return arenas_.device.at(0); }
-  // Returns the offset of an operand in its space.
+  // Returns the offset of an operand in the arena of its memory space.
   int64_t offset_of(ValueId id) const { return program_.offsets[index_of(id)]; }
 
   bool has_input(int i) const { return view().has_input(i); }
@@ -84,21 +84,21 @@ class BindContext {
   View output(int i) const {
     return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{};
   }
-  // Returns the input with this role in the op's operand table, or a null view if the op has none.
+  // Returns the input that has this role in the table of the op's operands, or a null view if no input has it.
   ConstView input_with(InputRole role) const;
   // Returns the output that row `row` of the op's operand table describes, or a null view if the op does not have this output. Use it for
   // ops with conditional outputs, whose positions differ from their rows in the table.
   View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
-  // Returns the size of one dimension of an operand for the bucket for which the op is bound.
+  // Return the size of one dimension of an operand, for the sizes of batches for which the op is bound.
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 
   // Returns true if the operand is a weight that no op of this program writes.
   bool is_constant_weight(int i) const;
 
-  // Returns the connections to the other ranks of the op's axis of the mesh. Errors: kInternal if the device of the plan has none.
+  // Returns the connections to the other ranks along the mesh axis on which the op exchanges data. Errors: kInternal if they do not exist.
   const AxisConnections& connections() const {
     const MeshAxis axis = mesh_axis_of(attributes());
     const AxisConnections& connections = connections_.of(axis);
@@ -111,8 +111,8 @@ class BindContext {
     return connections;
   }
 
-  // Returns the connection to the processes of the other ranks of an axis of the mesh, by default that of the op. Errors:
-  // kInternal if there is none.
+  // Returns the communicator between the processes of the ranks along an axis of the mesh, by
+  // default the axis of the op. Errors: kInternal if there is none.
   Communicator& communicator() const { return communicator(mesh_axis_of(attributes())); }
   Communicator& communicator(MeshAxis axis) const {
     Communicator* ranks = connections_.of(axis).ranks;
@@ -137,10 +137,10 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // the slot that contains the activations of the micro-batch (ProgramPlan::num_slots)
+  int64_t slot_;  // the slot for the activations of this micro-batch, from 0 to ProgramPlan::num_slots - 1
 };
 
-// Read inputs that the host wrote before the run. If a flag or a random counter is absent, the default is returned.
+// Read values of inputs that the host wrote before the run. Return a default if the op has no flag, or no random state.
 inline int64_t read_integer(ConstView view, int64_t i = 0) {
   return view.dtype == DType::kI64 ? view.as<int64_t>()[i] : static_cast<int64_t>(view.as<int32_t>()[i]);
 }

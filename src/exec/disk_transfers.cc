@@ -219,9 +219,9 @@ void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::b
   copy(piece.memory, buffer + (piece.first - piece.block_begin), piece.bytes);
 }
 
-// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the slices of a parameter do not
-// always end at the boundary of a block. A lock lets one thread at a time read, change and write such a block. A transfer that reads the
-// other part of the block in the meantime gets the same bytes before and after the write.
+// Writes whole blocks. Two transfers may write different parts of one block at the same time, because the slices of a
+// parameter do not always end at the end of a block. A lock lets one thread at a time read, change and write such a block.
+// Another transfer may read its own part of the block meanwhile, because writing the block does not change that part.
 template <typename Copy>
 void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer, const Copy& copy) {
   std::unique_lock edges(edges_, std::defer_lock);
@@ -247,8 +247,8 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The const_cast is safe, because the bytes are only read. This function does not know where the value ends, so it does not change the
-  // rest of the last block.
+  // The const_cast is safe, because the bytes are only read. Another value may follow these bytes
+  // in the last block, so `value_end` is set beyond this block, and the rest of it is kept.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

@@ -1,7 +1,7 @@
 // Moves values between the arena and a scratch file on a disk while ops run. Threads read and write the file by ordinary blocking calls.
 //
-// Why threads and not io_uring: a request has half a mebibyte and takes half a millisecond on a disk of 1 GB/s, to which the switch between
-// threads adds some microseconds. io_uring would only save these microseconds, and containers often forbid it.
+// Threads are used instead of io_uring: a request of 512 KiB takes half a millisecond on a disk of 1 GB/s, and switching
+// between threads adds only some microseconds. io_uring would save these microseconds, but containers often forbid it.
 //
 // One thread starts transfers and waits for them. Nothing is allocated after construction.
 #pragma once
@@ -37,7 +37,7 @@ class TransferMemory {
   virtual void mark(size_t /*point*/) {}
   // Waits until the device has finished the work that mark() recorded under this number. Errors: kDevice.
   virtual void wait_for(size_t /*point*/) const {}
-  // Copies between a buffer and the device's memory, in either direction, and waits until the copy has ended. Errors: kDevice.
+  // Copies between a host buffer and the device's memory, in either direction, and waits for the copy. Errors: kDevice.
   virtual void copy(size_t thread, std::byte* to, const std::byte* from, int64_t bytes) = 0;
 };
 
@@ -53,7 +53,7 @@ class DiskTransfer {
     std::byte* memory = nullptr;
     int64_t offset = 0;  // position of the first byte in the file
     int64_t bytes = 0;
-    int64_t value_end = 0;  // the end of the value in the file; the rest of its last block has no content
+    int64_t value_end = 0;  // where the value ends in the file; the rest of the last block is unused
   };
   DiskTransfer(TransferDirection direction, std::span<const Part> parts);
 
@@ -70,7 +70,7 @@ class DiskTransfer {
         false;  // true if the first or last block contains bytes outside this range, which a write must keep
     bool keeps_tail = false;
   };
-  // Cuts a part into pieces, each of which one request transfers, and appends these to `pieces`.
+  // Cuts a part into pieces that one request can transfer, and appends them to `pieces`.
   static void cut(const Part& part, std::vector<Piece>& pieces);
   bool is_done() const { return num_done_ == pieces_.size(); }
   bool has_open() const { return next_ < pieces_.size(); }
@@ -87,7 +87,7 @@ class DiskTransfer {
 
 class DiskTransfers {
  public:
-  // `most` is the largest number of transfers in one segment of a program. Errors: kDevice if the operating system cannot create a thread.
+  // `most` is the largest number of transfers in one forward pass, backward pass or update. Errors: kDevice if the system refuses a thread.
   DiskTransfers(std::unique_ptr<ScratchFile> file, size_t most,
                 std::unique_ptr<TransferMemory> memory = make_cpu_transfer_memory());
   // Waits for the requests that are being executed, drops all others, and removes the file.

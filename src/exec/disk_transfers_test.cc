@@ -78,8 +78,8 @@ TEST(DiskTransfers, ValuesOfEverySizeReturnAsTheyWereWritten) {
   }
 }
 
-// Slices of a parameter begin and end in the middle of blocks, and are written at the same time. No slice changes the bytes
-// of another.
+// Several threads write slices of a parameter at the same time. The slices begin and end in the
+// middle of blocks, and writing one must not change the bytes of another.
 TEST(DiskTransfers, SlicesThatShareBlocksAreWrittenAtTheSameTime) {
   const test::ScratchFolder folder;
   constexpr int64_t kSlice = 3 * kBlockBytes + 1000, kNumSlices = 60;
@@ -102,7 +102,7 @@ TEST(DiskTransfers, SlicesThatShareBlocksAreWrittenAtTheSameTime) {
   }
 }
 
-// wait_before(p) waits for the transfers that must end before position p, whatever the order of their starts.
+// wait_before(p) must wait for the transfers that have to end before position p, whatever the order in which they were started.
 TEST(DiskTransfers, AWaitIsForTheTransfersBeforeItsPosition) {
   MemoryFileSystem files;
   DiskTransfers disk(files.create_scratch("states", 4 * kTransferPieceBytes), 3);
@@ -184,7 +184,7 @@ class SimulatedMemory final : public TransferMemory {
     copied += bytes;
     host_->copy(thread, to, from, bytes);
   }
-  // Simulates that the device has finished the work before the first `points` calls of mark().
+  // Simulates that the device has finished the work that came before the first `points` calls of mark().
   void reach(size_t points) {
     {
       const std::lock_guard lock(mutex_);

@@ -135,7 +135,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
 
 namespace {
 
-// A range of a value in bytes, or of the part of a value that a rank has.
+// A range of bytes of a value, or of the part of a value that one rank stores.
 struct ByteRange {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
@@ -156,16 +156,16 @@ ByteRange checked_range(const PersistentBuffer& buffer, int64_t offset, int64_t 
   return {offset, offset + bytes};
 }
 
-// Returns which bytes of the part that a tensor-parallel rank stores are in this range of the whole value. The part consists of several
-// ranges of the whole value, stored one after the other.
+// A tensor-parallel rank stores several ranges of the whole value one after the other as its part.
+// Returns the range of bytes of this part that belongs to `range` of the whole value.
 ByteRange range_in_part(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   return {buffer.split->elements_before(range.begin / width, tensor_rank) * width,
           buffer.split->elements_before(range.end / width, tensor_rank) * width};
 }
 
-// Calls `use` for each contiguous range within `range` of the whole value that a tensor-parallel rank has, in ascending order, with its
-// offset in `range` and its size in bytes.
+// Within `range` of the whole value, calls `use` for each contiguous run of bytes that a tensor-parallel
+// rank stores, in ascending order. The arguments are the offset of the run in `range` and its size in bytes.
 template <typename Use>
 void for_each_run(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank,
                   const Use& use) {
@@ -230,8 +230,8 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 }
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
-  // All ranks of a tensor-parallel group store the same bytes of this buffer, so only the first rank of the group counts as the owner of a
-  // share.
+  // The ranks of a tensor-parallel group store the same bytes of this value, so only the first rank
+  // of each group gets a share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -249,8 +249,8 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
     if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
   }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
-    // Each half has 2 bytes per element, and the weight has 4. If the ranks divide only one half, this rank owns the intersection of both
-    // ranges.
+    // Each half has 2 bytes per element, and the weight has 4. If the ranks divide only one of the
+    // halves, this rank owns the bytes that are in both ranges.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
@@ -317,7 +317,7 @@ void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::
 int64_t Executor::elements(const std::string& name) const {
   const Shape shape = plan_.type_of(name).shape;
   PLIMSOLL_CHECK(!shape.depends_on_bucket(),
-                 "'{}' has no fixed number of elements, because its size depends on the bucket", name);
+                 "'{}' has no fixed number of elements, because its size depends on the batch", name);
   return shape.elements({});
 }
 
@@ -338,8 +338,8 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   for (size_t i = 1; i < starts.size(); ++i) {
     const int64_t length = starts[i] - starts[i - 1];
     PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest,
-                   "a sequence of a batch has {} tokens according to '{}', but must have 0 to {}, the "
-                   "longest of its bucket",
+                   "a sequence of a batch has {} tokens according to '{}', but sequences in this "
+                   "bucket have 0 to {}",
                    length, input.name, bucket.longest);
   }
 }
@@ -347,12 +347,13 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
 // Checks an input of row ends: 0, and then the index after each selected row of a value that has `tokens` rows.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
-                 "the row ends '{}' of a batch must begin with 0 and end at or before the number of tokens, "
-                 "but do not ({} ends, {} tokens)",
+                 "the ends of rows in the input '{}' must begin with 0, and the last one must be at most the "
+                 "number of tokens ({} ends, {} tokens)",
                  input.name, ends.size(), tokens);
   for (size_t i = 1; i < ends.size(); ++i) {
-    PLIMSOLL_CHECK(ends[i] > ends[i - 1], "the row ends '{2}' of a batch must increase, but {0} follows {1}",
-                   ends[i], ends[i - 1], input.name);
+    PLIMSOLL_CHECK(ends[i] > ends[i - 1],
+                   "the ends of rows in the input '{2}' must increase, but {0} follows {1}", ends[i],
+                   ends[i - 1], input.name);
   }
 }
 
@@ -415,7 +416,7 @@ const PersistentBuffer* Executor::input_with(InputSource source) const {
 void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket) {
   const View to = input_view(input);
   const int64_t parts = input.type.shape.row_ranks();
-  // The number of values of all ranks that divide the rows, and the place and number of those of this rank.
+  // `room` is the number of values that the input has on all ranks that divide its rows. This rank has `count` of them, from `first` on.
   const int64_t room = parts * input.type.shape.elements(bucket);
   const int64_t count = room / parts;
   const int64_t first = parts > 1 ? count * connections_.of(MeshAxis::kTensor).ranks->rank() : 0;
@@ -470,15 +471,15 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   const int64_t sequences = batch.size().sequences;
   const Bucket bucket = bucket_for(*target.plan, batch.size());
   PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences,
-                 "a batch must have at least one sequence and fit into its bucket, but has {} sequences in a "
-                 "bucket for {}",
+                 "a batch must have at least one sequence and fit into its bucket, but has {} sequences, "
+                 "and the bucket is for at most {}",
                  sequences, bucket.sequences);
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
   PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots,
-                 "the slot of a micro-batch must be one of those of the program, but is {} of {}", pass.slot,
-                 target.plan->num_slots);
+                 "the slot for the activations of a micro-batch is {}, but the program has only {} slots",
+                 pass.slot, target.plan->num_slots);
   target.bound = &bound_for(target, bucket, pass);
   backend_->before_host_writes(Inputs::kBatch);
   for (const PersistentBuffer* input : target.inputs) {
@@ -573,7 +574,8 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfM
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    // The ops of the optimizer belong to chunk 0. Its backward pass runs last, so these ops are bound together with the ops of this chunk.
+    // If the stage has several chunks of layers, bind only the ops of this chunk. The ops of the optimizer belong to chunk 0,
+    // because its backward pass runs last.
     if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);

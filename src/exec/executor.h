@@ -1,4 +1,4 @@
-// Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a segment runs. Not thread-safe:
+// Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a program runs. Not thread-safe:
 // one caller. Functions that read outputs or memory are not const, because they wait for the device and run deferred work.
 //
 // The executor obeys the plan: it reports a size or an address that is not in the plan as an internal error and never
@@ -33,13 +33,14 @@ struct StepOutputs {
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// In a pipeline: the slot that contains the activations of the micro-batch (ProgramPlan::num_slots), and the chunk of layers that runs.
+// In a pipeline: the number of the memory slot for the activations of the micro-batch, from 0 to ProgramPlan::num_slots - 1, and
+// the number of the chunk of layers that runs.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
 };
 
-// The data of one parameter in the arena, for callers that update parameters themselves instead of running the optimizer segment.
+// The data of one parameter in the arena, for callers that compute updates themselves instead of running the segment of the optimizer.
 struct UpdatedParameter {
   std::string name;
   int64_t count = 0;  // number of elements of the weight, and of its gradient and of each state
@@ -52,7 +53,7 @@ class Executor {
  public:
   // Allocates the arena and fills it. The plan must outlive the executor. Errors: kDevice if memory is refused.
   explicit Executor(const Plan& plan, const ExecutorOptions& options = {});
-  // Waits until the other pipeline stages have received the values that this stage sends from its arena, unless a rank has failed.
+  // Waits until the other pipeline stages have received the values that they read from this stage's arena, unless a rank has failed.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -91,17 +92,17 @@ class Executor {
   // tensor-parallel group divides the buffer.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
-  // Writes a batch into the inputs of a program, as each input declares it (InputRule), and chooses the bucket. The loss
-  // is divided by `denominator`. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the
-  // program declares, or that contains an index outside its table. `pass` is only used in a pipeline. A batch must be staged again before
-  // each of its segments if another batch was staged in between.
+  // Prepares a batch for run(): copies it into the inputs of the program, as each input declares it (InputRule), and chooses the bucket,
+  // the compiled sizes into which the batch fits. `denominator` is the number by which the loss is divided, and `pass` is used only in a
+  // pipeline. If another batch was staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch
+  // that is larger than planned, that lacks a tensor which the program declares, or that contains an index outside its table.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
-  // Sets the inputs of the next update. `step` counts from 1. Optimizers count only updates that were executed, so
-  // the number of skipped steps is subtracted: skipped_steps(), or `skipped` if the caller passes it.
+  // Sets the learning rate and the number of the next update. `step` counts from 1 and includes skipped steps;
+  // the optimizer counts only executed updates, so `skipped` is subtracted, which is skipped_steps() by default.
   void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
@@ -110,19 +111,19 @@ class Executor {
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // Returns an output as of the last fetch(). Waits for that fetch, but if runs_ahead() not for work that was enqueued after it.
+  // Returns an output with the value that the last fetch() copied. Waits for this copy, and unless runs_ahead() for all enqueued work.
   ConstView fetched(const std::string& name);
   // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
-  // Waits until the device has finished all segments, including the work that the last step defers to the next one.
+  // Waits until the device has finished all enqueued work, and also runs the work that the last step left for the next one.
   void wait() {
     run_deferred_updates();
     backend_->wait();
   }
-  // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after an optimizer segment.
+  // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after the update (optimizer segment).
   StepOutputs fetched_step();
-  // Returns true if the memory is as the last segments of training left it: since then no other program has run, and
-  // no caller has written weights or states.
+  // Returns true if no other program has run, and no caller has written weights or states, since
+  // the last segment of training. Its results are then still in memory.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() { return tensor("loss").load(0); }
@@ -131,24 +132,24 @@ class Executor {
   // Returns the name of the first gradient that the last optimizer step found not finite, or "" if there was none. In a pipeline, each
   // stage knows the gradients of its own layers only.
   std::string first_bad_gradient();
-  // Returns every parameter with its gradient and its states, except states of another shape, in the order of the update. The gradients are
-  // valid between the backward and the optimizer segment. Requires: a CPU, weights that are not split, and gradients that outlive the
-  // backward segment.
+  // Returns every parameter with its gradient and those of its states that have the parameter's shape, in the
+  // order of the update. The gradients are valid after the backward segment and before the optimizer segment.
+  // Requires: a CPU, weights that are not split, and gradients that are still stored after the backward segment.
   std::vector<UpdatedParameter> updated_parameters();
-  // Must be called after the host has changed weights or states in place (updated_parameters()).
+  // Must be called after a caller has changed weights or states through the views of updated_parameters().
   void note_own_update() {
     copies_are_stale_ = true;
     updated_ = false;
   }
-  // Finds the origin of a loss that is not finite. Runs the forward segment of the staged training batch again and returns
-  // the first value, in the order of the program, that is not finite: "the weight 'x'" or "'y' in module z". Returns "" if
-  // all values that are kept for the backward pass are finite. Cost: a forward pass, and reading all those values.
+  // Finds the origin of a loss that is not finite. Runs the forward segment of the staged training batch again and describes the
+  // first value, in the order of the program, that is not finite: "the weight 'x'" or "'y' in module z". Checks only values that
+  // are kept for the backward pass, and returns "" if all of them are finite. Cost: a forward pass, and reading these values.
   std::string first_bad_value();
 
   const Bucket& current_bucket(std::string_view program) const { return program_of(program).bucket; }
-  // Returns the observed end of the used part of the arena, rounded up to the arena's alignment. Bytes count as used if they were written,
-  // or if they are scratch memory of a kernel that ran, because a kernel may leave the end of its scratch memory unwritten. Cost on a GPU:
-  // copies the arena.
+  // Returns how far the arena was used, rounded up to its alignment. Bytes count as used if they
+  // were written, or if they are scratch memory of a kernel that ran, because a kernel may leave
+  // the end of its scratch memory unwritten. Cost on a GPU: copies the arena to the host.
   int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
   // Returns the observed end of the written part of the arena, rounded up to the arena's alignment.
   int64_t written_bytes();
@@ -159,8 +160,8 @@ class Executor {
   double used_loss_scale();
   int64_t skipped_steps();
 
-  // Returns a hash of everything that write() has written to weights which the ranks divide. It does not depend on the order of the calls,
-  // so all ranks that wrote the same have the same hash.
+  // Returns a hash of all data that write() has written to weights which the ranks divide. The order of the
+  // calls does not matter. Ranks can compare their hashes to check that they have written the same data.
   uint64_t hash_of_divided_writes() const { return divided_writes_; }
 
   // Returns the file of the values on a disk; null if the plan has none.
@@ -176,8 +177,9 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // Returns the times of each op of the program since profiling was switched on. first_times() has the times of the first run of each
-  // segment for each bucket (sizes of batches), which is slower: libraries allocate their memory, and pages are touched for the first time.
+  // Returns the times of each op of the program since profiling was switched on. first_times() has
+  // those of the first run of each segment in each bucket (sizes of batches), which is slower:
+  // libraries allocate memory, and pages are touched for the first time.
   const std::vector<OpTime>& times(std::string_view program) const { return program_of(program).times; }
   const std::vector<OpTime>& first_times(std::string_view program) const {
     return program_of(program).first_times;
@@ -187,13 +189,13 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // The bound ops for each size of batches. The key is the number of tokens and of labels of the bucket, the slot and the chunk. Ops are
-    // bound when a key is used for the first time.
+    // The ops that are ready to run, for each size of batches. The key consists of the numbers of tokens and labels, the slot for
+    // the activations, and the chunk of layers (for pipelines). Ops are bound to kernels when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
-    // The bound ops for the size of the staged batch: an element of by_size.
+    // the element of by_size for the size of the staged batch
     BoundProgram* bound = nullptr;
     Bucket bucket;
-    Bucket staged;  // the sizes of the staged batch, which may be smaller than those of `bucket`
+    Bucket staged;  // sizes of the staged batch, which can be smaller than `bucket`
     std::vector<OpTime> times;
     std::vector<OpTime> first_times;
   };
@@ -214,7 +216,7 @@ class Executor {
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
-  // Returns the ranks that divide the buffer along an axis of the mesh.
+  // Returns the communicator of the ranks that divide the buffer along an axis of the mesh.
   Communicator& owners_of(const PersistentBuffer& buffer, MeshAxis axis) const;
   void read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
@@ -226,7 +228,7 @@ class Executor {
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
-  // Returns the input that the host fills from this source, or null if no program has one.
+  // Returns the input whose value the host takes from this source, such as the learning rate, or null if no program has one.
   const PersistentBuffer* input_with(InputSource source) const;
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
@@ -246,7 +248,7 @@ class Executor {
   bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
   int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
-  // The bound program of a step that left updates or copies to the next step, or null.
+  // The program whose next run must do the updates or copies that the last step left for it, or null.
   BoundProgram* deferred_program_ = nullptr;
   bool profiling_ = false;
 };

@@ -37,8 +37,8 @@ class FiniteCheck {
   std::vector<std::byte> piece_;
 };
 
-// Returns true if the part of the value that a batch fills is contiguous at the beginning, because only the outermost dimension depends on
-// the batch. A batch may be smaller than its bucket.
+// Returns true if only the outermost dimension depends on the batch. A batch that is smaller than
+// the compiled sizes (its bucket) then fills a contiguous part of the value, at its beginning.
 bool is_filled_from_the_front(const Shape& shape) {
   for (int i = 1; i < shape.rank(); ++i) {
     if (!shape[i].is_constant()) return false;
@@ -53,7 +53,7 @@ std::string Executor::first_bad_gradient() {
 }
 
 std::string Executor::bad_gradient(ConstView first_bad) const {
-  // If the optimizer's states are divided among the ranks, each rank reports the first gradient in its slices.
+  // If the ranks divide the optimizer's states, `first_bad` has one number per rank: the first gradient that is not finite in its slices.
   int64_t operand = -1;
   for (int64_t i = 0; i < plan_.type_of("first_bad").shape.elements({}); ++i) {
     const int64_t found = read_integer(first_bad, i);
@@ -62,8 +62,8 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // Only the norm op of the optimizer segment reads all gradients. If weights are updated in the backward pass, each module also has a
-    // norm op in that pass.
+    // Only the op of the optimizer segment that computes the norm reads all gradients. If weights
+    // are updated in the backward pass, each module also has a norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }
@@ -77,7 +77,7 @@ std::string Executor::first_bad_value() {
   run_deferred_updates();
   backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;
-  // Values that the backward pass reads are complete after the forward pass; the memory of other values has been reused.
+  // Only values that the backward pass reads are still stored after the forward pass; other values have been overwritten.
   std::vector<bool> is_kept(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
     if (op.segment != Segment::kBackward) continue;

@@ -37,8 +37,8 @@ class LinkExchanger {
 
 // Returns the implementation for CPUs. `ranks` must outlive it.
 std::unique_ptr<LinkExchanger> gloo_exchanger(Communicator& ranks, int64_t buffer_elements);
-// Return the implementations for GPUs, with one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the result. Errors: those of
-// connect_peers() and connect_gpus(); kDevice in a program without CUDA.
+// Return the implementations for GPUs, with one GPU per rank. `uuid` identifies the GPU. `ranks` must outlive the
+// result. Errors: those of connect_peers() and connect_gpus(); kDevice if the program was built without CUDA.
 std::unique_ptr<LinkExchanger> mapped_memory_exchanger(Communicator& ranks, int gpu_ordinal,
                                                        const std::string& uuid, int64_t buffer_elements);
 std::unique_ptr<LinkExchanger> nccl_exchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

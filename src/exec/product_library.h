@@ -10,7 +10,7 @@ namespace plimsoll {
 struct ProductLibrary {
   std::string name;
   std::string version;  // version of the library that is loaded
-  // The largest instruction set that the library may use on this machine, as the library names it.
+  // The largest instruction set that the library may use on this machine, with oneDNN's name for it.
   std::string instruction_set;
 };
 

@@ -60,10 +60,10 @@ struct QuantizedUnits {
   std::vector<std::byte> codes;
   std::vector<std::byte> scales;
   std::vector<std::byte> second;
-  std::vector<std::byte> offsets;  // one fp32 number per quantization unit
+  std::vector<std::byte> offsets;  // one fp32 number per unit
 };
 
-// Quantizes all rows of `stored` together. If the format has an offset, it is stored for the first quantization unit.
+// Quantizes all rows of `stored` together. If the format has an offset for the scales, it is stored only for the first quantization unit.
 void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values, QuantizedUnits& stored) {
   quantize_weight({.w = values,
                    .codes = {stored.codes.data(), DType::kU8},
@@ -96,8 +96,8 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
   const int64_t elements = part_units.rows_per_unit * spec.shape[1];
   const int64_t block = format_of(plan) == QuantizedFormat::kInt8 ? 1 : kQuantizationBlock * kScaleBlock;
   if (part_units.count == 1 || elements % block == 0) {
-    // Every unit ends at the end of a quantization block, so the whole part can be quantized at once, as bitsandbytes does. Its offset is
-    // then stored for each unit.
+    // Every unit ends at the end of a quantization block, so the whole part can be quantized at
+    // once, as bitsandbytes does. This gives one offset, which is then copied to every unit.
     QuantizedUnits stored(plan, spec, part_units.count);
     quantize_as_one(plan, spec, values, stored);
     for (size_t at = 4; at < stored.offsets.size(); at += 4)

@@ -42,8 +42,8 @@ class Tuner {
  private:
   double elapsed() const { return measurer_.seconds() - begin_; }
 
-  // Measures the matrix products of one bucket (sizes of a batch) that are not in the table. Returns true if the table already contained
-  // all of them.
+  // Measures those matrix products of one bucket (sizes of a batch) that are missing in the table.
+  // Returns true if none was missing.
   bool measure_bucket(const ProgramPlan& program, const Bucket& bucket, double until) {
     bool had_all = true;
     for (const auto& [key, product] : list_matmuls(program, bucket, plan_.request)) {
@@ -88,8 +88,8 @@ class Tuner {
     return median(other.ms) <= (1.0 - limits_.least_gain) * median(first.ms);
   }
 
-  // Returns the fastest algorithm, or nothing if the library's first choice is refused: without the time of that choice, no gain can be
-  // computed.
+  // Returns the fastest algorithm. Returns nothing if the library refuses its own first choice,
+  // because gains are measured relative to its time.
   std::optional<TunedProduct> choose(const PlannedMatmul& product) {
     std::vector<Timed> list;
     for (TunedProduct& candidate : measurer_.candidates(product, limits_.candidates))

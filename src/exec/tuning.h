@@ -19,9 +19,9 @@
 namespace plimsoll {
 
 struct TuningLimits {
-  int candidates = 8;  // number of algorithms proposed by the library that are measured
-  // Number of rounds. In each round every candidate is measured once, and the median of its times over the rounds is used. A disturbance of
-  // some milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
+  int candidates = 8;  // how many of the library's proposed algorithms are measured
+  // Number of rounds, in each of which every candidate (proposed algorithm) is measured once. The median of its times counts.
+  // A disturbance of some milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
   int rounds = 3;
   // Candidates slower than this factor times the fastest time of the first round are not measured again.
   double near = 1.25;
@@ -51,18 +51,18 @@ class ProductMeasurer {
   virtual double seconds() const = 0;
 };
 
-// Completes the tuning table of the plan's request: measures the matrix products that it lacks, first those of the largest buckets, then,
-// while time is left, those of smaller buckets in tuning_order(). A table for another GPU model, library version or workspace size is
-// discarded. A table that contains all products of the largest buckets is returned unchanged, so that runs of the same kind use the same
-// algorithms.
+// Returns a completed copy of the plan's tuning table: measures the matrix products that it lacks, first those
+// of the largest buckets (sizes of batches), then, while time is left, those of smaller ones in tuning_order().
+// A table for another GPU model, library version or workspace size is discarded. A table that has all products
+// of the largest buckets is returned unchanged, so that later runs of the same kind use the same algorithms.
 TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
 
 // A program is compiled for several buckets, which are sizes of batches in ascending order. Returns their indices in the order in which
 // they are measured: the largest, then every eighth below it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
-// The highest measured rates of the device, with which a profile compares the rates of ops. Plans use the rates in src/hardware instead, so
-// that a plan is the same on every machine. Not thread-safe: measuring uses the device.
+// The highest rates that were measured on the device. A profile shows the rates of ops relative to them. Plans use the
+// rates in src/hardware instead, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
 
 struct Ceilings {
   // The rate of a large square matrix product in the run's types; 0 if it is not known.

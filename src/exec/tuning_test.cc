@@ -47,7 +47,7 @@ class StubMeasurer final : public ProductMeasurer {
 
   std::string card_name = "NVIDIA H200";
   std::vector<double> times = {1.0, 0.9, 1.1};
-  // Returns the factor by which the measured time of a candidate is changed.
+  // The simulated disturbance: a factor for the time of measurement number `turn`, which measures `candidate`.
   std::function<double(int turn, int candidate)> disturbance = [](int, int) { return 1.0; };
   double seconds_each = 0.0;
   double clock = 100.0;
@@ -93,8 +93,8 @@ TEST(Tuning, KeepsTheFirstChoiceWithinTheNoise) {
   EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
 }
 
-// The choice does not change if clocks rise during the measurement, if another process disturbs it for some milliseconds, or if one time is
-// far too short.
+// Tuning must choose the same algorithm if the clocks rise during the measurement, if another
+// process disturbs it for some milliseconds, or if one measured time is far too short.
 TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
   const Plan plan = build_plan(gpu_request());
   StubMeasurer rising;
@@ -174,7 +174,7 @@ TEST(Tuning, TimeIsShort) {
   ASSERT_GT(in_largest, 8u);
   // A product is measured 19 times: three candidates in three rounds, and two candidates in five further rounds.
   constexpr int kEach = 3 * 3 + 2 * 5;
-  // Measuring the products of the largest batches takes all of the time, so no other batch size is measured.
+  // The time limit is just long enough to measure the products of the largest batches, so no other batch size is measured.
   StubMeasurer slow;
   slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);

@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Beams that must not be selected are ordered by their score plus this number. The sum is rounded to a multiple of 64 in fp32, which
-// determines the order. transformers uses the same number, so the order is the same.
+// Is added to the score of beams that must not be selected. In fp32 the sum is rounded to a multiple of
+// 64, which affects the order of these beams. transformers adds the same number, so the order is the same.
 constexpr float kExcluded = -1.0e9f;
 
 // Returns length^penalty in fp32, by which a score is divided. The power is computed in double, as in transformers.
@@ -63,7 +63,8 @@ void take_candidates(std::span<const float> logits, std::span<const int32_t> tok
     const auto log_prob = static_cast<float>(static_cast<double>(logits[i]) - log_sum);
     candidates->push_back({log_prob, log_prob, tokens[i]});
   }
-  // `logits` are in descending order. Different logits may round to equal log-probabilities; is_better() orders these by token.
+  // The tokens are in descending order of logits, but unequal logits may round to equal log-probabilities. is_better() orders
+  // these by token.
   std::ranges::sort(*candidates, is_better);
 }
 

@@ -2,8 +2,8 @@
 // host and does not run the model. In each step it receives candidates for the next token of each beam, and returns for each new beam
 // which old beam it continues and with which token. With this the caller can share or copy the cached keys and values (page_table.h).
 //
-// Every prompt is searched separately. The results are those of a batch in transformers, where a prompt that is done does not change
-// while others continue.
+// Every prompt is searched separately. The results equal those of a batch in transformers, because
+// there a finished prompt does not change while others continue.
 //
 // A step (N beams, E end tokens, K = max(2, 1 + E) N candidates, s_b the score of beam b, t new tokens with this one,
 // lp the length penalty; scores are fp32 and every operation rounds once, as in transformers):
@@ -17,8 +17,8 @@
 //
 // Before the first step beam 0 has the score 0 and the others -1e9, so all beams continue the prompt with different tokens.
 //
-// If sums are equal, the smaller beam goes first, then the token with the larger log p, then the smaller token. (The order of torch.topk
-// is undefined in this case.)
+// Candidates with equal sums are ordered by the number of the beam, then by log p (the larger
+// first), then by the number of the token. (torch.topk defines no order for them.)
 //
 // With sampling, the K candidates are drawn without replacement from softmax(s_b + log p_b): they are the K largest of
 // s_b + log p_b + Gumbel number (token_selection.h), in the order of s_b + log p_b.
@@ -51,9 +51,9 @@ int64_t candidates_per_beam(const GenerationSettings& settings);
 void select_candidates(const GenerationSettings& settings, std::span<const float> log_probs, uint32_t row,
                        uint32_t position, std::vector<BeamCandidate>* candidates);
 
-// Selects the same candidates, for a search without processors and sampling. It needs only the largest logits of a beam and the logarithm
-// of the sum of all exponentials. Requires: at least candidates_per_beam() logits, largest first, and among equal ones the smaller token
-// first. Errors: as select_greedy().
+// Selects the same candidates as the function above, for a search without processors and sampling. It needs only the
+// largest logits of a beam and the logarithm of the sum of all exponentials. Requires: at least candidates_per_beam()
+// logits, largest first; equal logits are in the order of their tokens. Errors: as select_greedy().
 void take_candidates(std::span<const float> logits, std::span<const int32_t> tokens, double log_sum,
                      std::vector<BeamCandidate>* candidates);
 

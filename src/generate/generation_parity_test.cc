@@ -51,8 +51,8 @@ std::vector<int32_t> greedy_text(const GenerationSettings& settings, uint32_t sa
   return text;
 }
 
-// Runs a beam search for one prompt. For each text that was a beam at some time, rows_of_text stores from which rows its tokens came, and
-// the row of the text itself.
+// The results of a beam search for one prompt. rows_of_text contains every text that was a beam in some
+// step. For each it stores the numbers of the rows that its tokens came from, and the number of its own row.
 struct Search {
   std::vector<BeamResult> results;
   std::map<std::vector<int32_t>, std::pair<std::vector<int32_t>, int32_t>> rows_of_text;
@@ -299,8 +299,8 @@ TEST(Generation, BeamsStopAtStopStrings) {
   settings.length.max_new_tokens = 20;
   settings.num_return_sequences = 3;
   const std::vector<int32_t> prompt = {1, 2};
-  // Stop strings are replaced by a function here: a text ends with token 5 or 6, so that the result must equal that of a search with two
-  // end tokens.
+  // A function replaces the check for stop strings: a text ends with token 5 or 6. The result must
+  // equal that of a search in which these are the end tokens.
   const auto stops = [](std::span<const int32_t> tokens) { return tokens.back() == 5 || tokens.back() == 6; };
   const Search by_stop = search(settings, 9, prompt, 30, 0, stops);
   settings.eos_token_ids = {5, 6};

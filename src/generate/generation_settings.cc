@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A key of generation_config.json that requests a method of generation which Plimsoll does not have, so that it is refused by name. `off`
-// lists the values, as JSON, with which the key requests nothing and is therefore accepted.
+// A key of generation_config.json that requests a method of generation which Plimsoll does not have. An error
+// names the key. `off` lists the values, as JSON, that switch the method off, so that the key is accepted.
 struct RefusedKey {
   const char* name;
   std::vector<const char*> off;

@@ -13,9 +13,9 @@
 
 namespace plimsoll {
 
-// States when beam search for a prompt ends although beams could be continued (early_stopping in GenerationConfig). kHeuristic (false):
-// when the best running beam, with its score at the present length, is not good enough to become one of the results. kWhenFull (true): as
-// soon as there are num_beams finished beams. kNever ("never"): like kHeuristic, but with the best score that any longer text could have.
+// States when a beam search ends although its beams could be continued (early_stopping in GenerationConfig). kHeuristic
+// (false): when the best running beam would not be good enough to become a result if it ended now. kWhenFull (true): as soon
+// as num_beams beams are finished. kNever ("never"): like kHeuristic, but with the best score that any longer text could have.
 enum class BeamStopping : uint8_t { kHeuristic, kWhenFull, kNever };
 
 // The limits for the number of tokens of a text. The largest number of new tokens is max_new_tokens. If it is not set, the text including
@@ -35,7 +35,7 @@ struct SamplingSettings {
   double temperature = 1.0;  // > 0
   int64_t top_k = 50;        // number of likeliest tokens that are kept; must be >= 0; 0 keeps every token
   double top_p = 1.0;        // probability that the kept tokens must reach together; must be in [0, 1]
-  // smallest probability of a kept token, relative to the largest one; must be in [0, 1]
+  // a token is kept if its probability is at least this fraction of the largest one; must be in [0, 1]
   std::optional<double> min_p = std::nullopt;
   // seed of the random numbers, with the default of Trainer because GenerationConfig has none
   uint64_t seed = 42;
@@ -74,9 +74,9 @@ int64_t max_num_beams(const GenerationSettings& settings, int64_t vocab_size);
 // check_generation_settings() passes. Errors: kUsage.
 void check_generation_vocabulary(const GenerationSettings& settings, int64_t vocab_size);
 
-// Returns the largest and the smallest number of new tokens after a prompt. `max_positions` is the number of positions of the model.
-// Requires: prompt_length >= 1. Errors: kUsage if the prompt takes all positions, if it already has max_length tokens, or if
-// max_new_tokens requires more positions than the model has.
+// Returns the largest and the smallest number of new tokens after a prompt. `max_positions` is the number of
+// positions of the model. Requires: prompt_length >= 1. Errors: kUsage if the prompt needs all positions, if
+// it already has max_length tokens, or if max_new_tokens requires more positions than the model has.
 int64_t max_new_tokens(const GenerationSettings& settings, int64_t prompt_length, int64_t max_positions);
 int64_t min_new_tokens(const GenerationSettings& settings, int64_t prompt_length);
 

@@ -1,6 +1,6 @@
-// Fuzzes the reader of generation_config.json. It reports a fault if the reader returns settings outside their ranges, numbers of new
-// tokens for which the model has not enough positions, or an error other than bad data or usage. The first byte of the input is the
-// length of the prompt; the rest is the file.
+// Fuzzes the reader of generation_config.json. A fault is found if the reader returns settings outside
+// their ranges, if it permits more new tokens than the model has positions, or if it throws an error other
+// than kBadData or kUsage. The first byte of the input is the length of the prompt; the rest is the file.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

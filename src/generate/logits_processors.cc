@@ -110,7 +110,7 @@ void LogitsProcessors::apply(std::span<const int32_t> history, int64_t prompt_le
 }
 
 void LogitsProcessors::penalize_repetitions(std::span<const int32_t> history, std::span<float> scores) {
-  if (++call_ == 0) {  // the counter of calls has overflowed and starts again
+  if (++call_ == 0) {  // the counter of calls has overflowed; reset it
     std::ranges::fill(last_seen_, 0u);
     call_ = 1;
   }

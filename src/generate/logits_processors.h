@@ -13,13 +13,13 @@
 //   top-p                  removes v if the probabilities of v and of the tokens below it sum to 1 - top_p at most
 //   min-p                  removes v if its probability is below min_p times the largest one
 //
-// Top-k, top-p and min-p keep at least 1 token, and with beam search 1 + number of end tokens, so that a beam can continue. Each of them
-// uses the scores that the previous one has changed. Among equal scores, the smaller id is below the larger one, as in a stable ascending
-// sort; torch.sort and torch.topk do not define this order.
+// Top-k, top-p and min-p keep at least 1 token, and with beam search 1 + number of end tokens, so that a beam can
+// continue. Each of them uses the scores that the previous one has changed. Of two equal scores, that of the smaller
+// id counts as the lower one, as in a stable ascending sort; torch.sort and torch.topk do not define this order.
 //
-// Numerics: scores are fp32, and each formula rounds once to fp32, as in transformers. Probabilities are computed in double from the
-// scores. transformers computes them in fp32, so if the sum for a token differs from the threshold by less than an fp32 rounding error
-// (about 1e-7), transformers may decide differently.
+// Numerics: scores are fp32, and each formula rounds once to fp32, as in transformers. Probabilities are computed
+// in double from the scores. transformers computes them in fp32, so it may decide differently for a token whose
+// sum of probabilities differs from the threshold of top-p by less than the rounding error of fp32 (about 1e-7).
 //
 // Cost: O(V + L) per call. Nothing sorts V scores: top-k keeps a heap of k, top-p partitions around pivots. Not thread-safe: one
 // object per thread, because it owns scratch memory that grows once to V entries.

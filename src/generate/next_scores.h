@@ -1,7 +1,7 @@
-// The scores for the next token of some sequences, as a run of the model returns them. For each sequence these are either all V logits,
-// or only the largest ones and the logarithm of the sum of all exponentials (kernels/loss/top_logits.h). The latter are sufficient for
-// greedy decoding and for beam search without processors. On a GPU this saves copying the logits and searching them on the host: with all
-// logits, these took 3.5 of the 4.3 ms per token with 32 beams of GPT-2 on an H100.
+// The scores for the next token of some sequences, as a run of the model returns them. For each sequence these are either all
+// V logits, or only the largest ones and the logarithm of the sum of all exponentials (kernels/loss/top_logits.h). The latter
+// are sufficient for greedy decoding and for beam search without processors. On a GPU this avoids copying all logits to the
+// host and searching them there, which took 3.5 of the 4.3 ms per token in a beam search with 32 beams of GPT-2 on an H100.
 //
 // Not thread-safe. Owns its numbers.
 #pragma once
@@ -34,8 +34,8 @@ class NextScores {
 
   bool has_all_logits() const { return candidates_ == 0; }
 
-  // Replace the rows by the results of a run of the model. Requires: the views have this number of rows, with V logits or with
-  // `candidates` largest ones.
+  // Replace the rows by the results of a run of the model. Requires: the views have num_rows rows,
+  // each with V logits (assign_logits()) or with the `candidates` largest ones (assign_top()).
   void assign_logits(ConstView logits, int64_t num_rows);
   void assign_top(ConstView values, ConstView tokens, ConstView log_sums, int64_t num_rows);
   // Appends a row of `other`. Requires: both objects store all logits, or the same number of largest ones.

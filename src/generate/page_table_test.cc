@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// A simulated cache with contents: the place of a token stores a hash of the text up to and including this token. If a page is shared
-// wrongly, or a copy is missing, the hash is different.
+// A simulated KV cache. Instead of keys and values it stores for each token a hash of the text up to and
+// including this token. If a page is shared wrongly, or is not copied when it must be, a hash is wrong.
 class SimulatedCache {
  public:
   SimulatedCache(int64_t num_pages, int64_t page_size)
@@ -154,7 +154,7 @@ TEST(PageTable, RandomSearchesNeverExceedTheBoundAndKeepTheirContents) {
                  " new tokens, pages of " + std::to_string(shape.page_size));
     simulate(shape, random, false);
     if (HasFatalFailure()) return;
-    // If all beams stay separate, the search must use exactly as many pages as the upper bound says.
+    // If no two beams share a page after the prompt, the search must use exactly as many pages as pages_needed() reserves.
     const int64_t bound = pages_needed(shape.prompts, shape.new_tokens, shape.num_beams, shape.page_size);
     EXPECT_EQ(simulate(shape, random, true), bound);
     ++num_tight;
@@ -176,7 +176,7 @@ TEST(PageTable, BeamsShareFullPagesAndCopyThePartlyFilledOne) {
   EXPECT_EQ(table.num_used(), 4) << "one shared page, and one per beam";
   EXPECT_EQ(table.pages(beams[2])[1], 1);
   EXPECT_EQ(table.num_references(0), 3);
-  // The only new beam continues beam 2. The other beams must be dropped, and nothing needs to be copied while there is only one beam.
+  // The single new beam continues beam 2. The sequences of the other beams must be removed, and nothing is copied.
   table.reorder(&beams, std::vector<int32_t>{2});
   EXPECT_EQ(table.num_used(), 2);
   EXPECT_EQ(table.grow(beams[0], 1), kNoPage);

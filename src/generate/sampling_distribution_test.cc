@@ -21,8 +21,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kDraws = 40000;
 
-// Correct code exceeds chi_square_limit() with a probability of 10^-6. With 3 seeds x 13 cases, random seeds would make the test fail
-// with a probability of 4e-5.
+// Even if the code is correct, the statistic exceeds chi_square_limit() with a probability of 10^-6.
+// If the seeds were random, one of the 3 seeds x 13 cases would fail with a probability of 4e-5.
 
 struct Outcome {
   double chi_square = 0;
@@ -63,7 +63,7 @@ class Distribution : public ::testing::Test {
     static const Json kFixture = read_json_object(PLIMSOLL_SOURCE_DIR "/src/generate/fixtures/sampling.json");
     return kFixture;
   }
-  // Returns the scores from which tokens are drawn in a case.
+  // Returns the processed scores from which a case of the fixture draws its tokens.
   static std::vector<float> scores_of(const Json& settings_json) {
     const auto vocab = fixture().at("vocab").get<int64_t>();
     const auto history = fixture().at("history").get<std::vector<int32_t>>();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns the text without the replacement characters at its end, which stand for incomplete characters.
+// Returns the text without the replacement characters at its end, to which incomplete characters are decoded.
 std::string_view complete_part(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text;
@@ -30,10 +30,10 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> te
 std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) const {
   if (texts_.empty() || tokens.empty()) return std::nullopt;
   const DecodeOptions options{.skip_special_tokens = false, .clean_up_spaces = false};
-  // The decoded window consists of the last token and, before it, one token more than the longest stop string has bytes. Hence no stop
-  // string begins with the first decoded token, where decoders remove a space. The window gets longer if it contains tokens without text.
-  // It also gets longer if it would begin within a character: a decoder with byte fallback would then mark all bytes up to the next token
-  // of another kind as invalid.
+  // Decodes the last token and, before it, one token more than the longest stop string has bytes. No
+  // stop string can then begin in the first decoded token, where decoders remove a space. More tokens
+  // are decoded if some have no text, or if the first one begins within a character, because a decoder
+  // with byte fallback would then mark all bytes up to the next token of another kind as invalid.
   size_t size = std::min(tokens.size(), longest_ + 2);
   std::string text;
   std::string before;
@@ -49,7 +49,7 @@ std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) cons
   if (!std::string_view(text).starts_with(seen)) return std::nullopt;
   std::optional<StopMatch> best;
   for (size_t i = 0; i < texts_.size(); ++i) {
-    // Searches for the first occurrence that ends within the text of the last token.
+    // Finds the first occurrence of the stop string that ends in the text of the last token.
     const size_t from = seen.size() >= texts_[i].size() ? seen.size() - texts_[i].size() + 1 : 0;
     const size_t at = text.find(texts_[i], from);
     if (at == std::string::npos) continue;

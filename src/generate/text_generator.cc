@@ -184,14 +184,14 @@ class TextGenerator::Group {
     return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
   }
 
-  // Returns an empty function if there are no stop strings. Otherwise the search would copy the text of each candidate for the function
-  // without need.
+  // Returns a function that finds stop strings, or an empty function if there are none, because the
+  // search would copy the text of each candidate to call it.
   BeamSearch::StopCheck stop_check() const {
     if (!generator_.stop_strings_) return {};
     return [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); };
   }
 
-  // The beams of a prompt. The sequence with index b in the KV cache contains the tokens of beam b.
+  // The beam search of one prompt. sequences[b] is the sequence in the KV cache with the tokens of beam b.
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> sequences;
@@ -302,7 +302,7 @@ class TextGenerator::Group {
   int64_t first_prompt_;
   const OnToken& on_token_;
   std::vector<std::vector<GeneratedText>> results_;
-  std::vector<SequenceId> sequences_;  // sequences of the prompts in the KV cache
+  std::vector<SequenceId> sequences_;  // the sequence of each prompt in the KV cache
   NextScores prompt_scores_;           // scores of the token that follows each prompt
   std::chrono::steady_clock::time_point begin_;
   double prefill_seconds_ = 0;

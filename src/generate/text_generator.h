@@ -37,7 +37,7 @@ struct GeneratedText {
 // Returns the number of sequences of a prompt that exist at the same time: its beams, or its texts.
 int64_t sequences_per_prompt(const GenerationSettings& settings);
 
-// Statistics about the work of the generator since it was started, without warm_up().
+// Statistics of the work that was done since the generator was created. They do not include warm_up().
 struct GenerationWork {
   int64_t num_prompts = 0;
   int64_t prompt_tokens = 0;
@@ -47,7 +47,7 @@ struct GenerationWork {
   // returned are included.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
-  // Bytes of weights and of the KV cache that all of these runs read, counted as in DecodeReads.
+  // Bytes of weights and of the KV cache that the decode_runs runs read, counted as in DecodeReads.
   double decode_weight_bytes = 0;
   double decode_cache_bytes = 0;
   // Durations. first_token_seconds ends when the first token of every text of the first group of prompts has been selected.
@@ -81,9 +81,9 @@ class TextGenerator {
                                                    int64_t first_prompt, const OnToken& on_token = {},
                                                    const OnTexts& on_texts = {});
 
-  // Warms up: generates a few tokens after prompts of each size that a group of `prompts` can have, until later runs of the model cannot
-  // take additional time. The first run in a bucket prepares its ops and loads kernels, and on a GPU the second run captures a CUDA
-  // graph. This work is not counted in the statistics. Requires: as generate().
+  // Warms up the model: generates a few tokens for each size of group that `prompts` can form, so that later runs need
+  // no time for preparations. The first run in a bucket (sizes of a batch) prepares its ops and loads kernels, and on
+  // a GPU the second run captures a CUDA graph. This work is not counted in the statistics. Requires: as generate().
   void warm_up(std::span<const std::vector<int32_t>> prompts);
 
   const GenerationWork& work() const { return work_; }

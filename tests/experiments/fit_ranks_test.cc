@@ -109,7 +109,7 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
            "nvlink4"},
           "--links nvlink4: nvlink4 connects GPUs, but this run is on CPUs");
   refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--phase", "generate", "--links", "nvlink4"},
-          "--links is for the training of one run");
+          "--links applies only to one training run");
 }
 
 // An explicit --nproc_per_node 1 means machines with one GPU each, so `fit` must print commands for such

@@ -84,7 +84,7 @@ TEST(MonitorTable, OneGpu) {
             R"(driver 580.65.06, CUDA up to 13.0, 1 GPU
 
 GPU 0  NVIDIA H200  GPU-00112233  compute capability 9.0
-  memory        10527 MiB used, 132644 free, of 143771; 600 more kept by the driver
+  memory        10527 MiB used, 132644 free, of 143771; 600 more reserved by the driver
   utilisation   GPU 98 %, memory 41 %
   clocks        SM 1980 of 1980 MHz, memory 3201 of 3201 MHz
   power         698 of 700 W, high (100 % of the limit): at its limit the GPU reduces its clocks
@@ -106,7 +106,7 @@ TEST(MonitorTable, SeveralGpusAndTheirSum) {
   EXPECT_EQ(table.substr(table.find("\nGPU 1")),
             R"(
 GPU 1  NVIDIA GeForce RTX 3090  GPU-ffeeddcc  compute capability 8.6
-  memory        1200 MiB used, 23000 free, of 24576; 376 more kept by the driver
+  memory        1200 MiB used, 23000 free, of 24576; 376 more reserved by the driver
   utilisation   GPU 4 %, memory 2 %
   clocks        SM 210 of 2100 MHz, memory 405 of 9751 MHz
   power         31 of 350 W
@@ -118,7 +118,7 @@ GPU 1  NVIDIA GeForce RTX 3090  GPU-ffeeddcc  compute capability 8.6
                  4199999      1200  (of another container)
 
 all 2 GPUs
-  memory        11727 MiB used, 155644 free, of 168347; 976 more kept by the driver
+  memory        11727 MiB used, 155644 free, of 168347; 976 more reserved by the driver
   utilisation   GPU 51 % in the mean
   power         730 W
 )");
@@ -156,7 +156,7 @@ TEST(MonitorTable, WhatACardDoesNotSayHasNoRow) {
             R"(driver 580.65.06, CUDA up to 13.0, 1 GPU
 
 GPU 0  NVIDIA H200  GPU-00112233
-  memory        10527 MiB used, 132644 free, of 143771; 600 more kept by the driver
+  memory        10527 MiB used, 132644 free, of 143771; 600 more reserved by the driver
   processes     none that the driver names
                 10527 MiB are used by processes that the driver does not name
 )");

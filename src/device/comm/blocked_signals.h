@@ -11,8 +11,8 @@ namespace plimsoll {
 
 class BlockedSignals {
  public:
-  // Blocks all signals while service threads are created. The threads inherit this, so that signals of the process are always
-  // delivered to other threads, those of the program that uses this library.
+  // Blocks all signals while service threads are created. These threads inherit the blocked signals, so the
+  // system delivers signals of the process to other threads, those of the program that uses this library.
   static BlockedSignals all() {
     sigset_t set;
     sigfillset(&set);

@@ -59,8 +59,8 @@ int modulo(int64_t value, int size) {
   return static_cast<int>(((value % size) + size) % size);
 }
 
-// Returns the number of segments into which each chunk (the data that belongs to one rank) is divided. A segment is sent as one
-// message. There are at least two, so that a rank can forward one segment while the next one arrives.
+// Returns the number of segments into which a chunk (the data that belongs to one rank) is divided. Each segment is
+// sent as one message. There are at least two, so that a rank can forward one segment while the next one arrives.
 int64_t segments_per_chunk(int64_t chunk_bytes) {
   const auto segment_bytes = static_cast<int64_t>(kSegmentBytes);
   return std::max<int64_t>(2, (chunk_bytes + segment_bytes - 1) / segment_bytes + 1);
@@ -70,9 +70,9 @@ size_t bytes_of(int64_t elements, size_t element_bytes) {
   return static_cast<size_t>(elements) * element_bytes;
 }
 
-// The order in which data travels around a ring of n ranks. In each of n - 1 rounds, every rank sends one chunk to the next rank
-// and receives one from the previous rank: first it sends the chunk `first_sent`, then always the chunk that it received in the
-// previous round. A round consists of several steps, in each of which one segment of a chunk is sent and one is received.
+// The order in which data travels around a ring of n ranks. In each of n - 1 rounds, every rank sends one chunk to the next rank and
+// receives one from the previous rank: in the first round it sends the chunk `first_sent`, and in every later round the chunk that it
+// received in the round before. A round consists of several steps, in each of which one segment of a chunk is sent and one is received.
 class RingPass {
  public:
   // `chunks` contains the range of each rank's chunk.
@@ -245,7 +245,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // Each rank first sends to the rank after it, so that a rank does not receive from all others at the same time.
+    // In each step of this loop every rank sends to another receiver, so that no rank receives from all others at the same time.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
@@ -321,8 +321,8 @@ class DirectReduction {
   std::vector<Peer> peers_;
 };
 
-// Sums the chunks by passing partial sums around a ring. At the end, this rank has the complete sums of one chunk, the one after
-// `first_sent`.
+// Sums the chunks by passing partial sums around a ring. At the end, this rank has the complete
+// sums of one chunk: the one whose number is `first_sent` + 1.
 template <typename T>
 void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vector<Range>& chunks,
                    int64_t num_segments, int first_sent, std::span<std::byte> staging) {
@@ -332,7 +332,8 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two segments are in transit at a time, because each step sends a segment that was received at least two steps before.
+  // Two segments (parts of a chunk) are in transit at a time, because each step sends a segment that was received at least two
+  // steps before.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);
@@ -383,7 +384,8 @@ void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::s
   }
   const int64_t num_segments =
       segments_per_chunk(static_cast<int64_t>(bytes_of(largest_size(parts), sizeof(T))));
-  // By sending the chunk of the previous rank first, this rank receives the partial sums of its own part last and completes them.
+  // This rank sends the chunk of the previous rank first. The partial sums of its own part therefore arrive last, and this rank
+  // completes them.
   reduce_chunks(transfer, data, parts, num_segments, previous_rank(transfer), staging);
 }
 

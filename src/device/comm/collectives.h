@@ -1,7 +1,7 @@
-// The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). All ranks of a
-// group call the same function with the same arguments, except for addresses. `slot` is a number that matches the messages of the
-// sender and the receiver; each function uses `slot` and `slot + 1`, so no other operation in progress may use these. `deadline`
-// is the time limit. All functions throw TransferFailure.
+// The algorithms of the collective operations, as sequences of transfers between pairs of ranks (gloo_mesh.h). All
+// ranks of a group call the same function with the same arguments, except for addresses. A message is received by
+// the call with the same `slot`; each function uses the numbers `slot` and `slot + 1`, which no other operation in
+// progress may use. `deadline` is the time limit. All functions throw TransferFailure if a transfer fails.
 //
 // n is the number of ranks of the group, which are numbered from 0. Data is sent in messages of at most kSegmentBytes, so that
 // transfers, additions and forwarding overlap.
@@ -19,9 +19,9 @@ namespace plimsoll {
 inline constexpr size_t kSegmentBytes = size_t{1} << 20;
 // Size of the memory into which elements of other ranks are received before they are added.
 inline constexpr size_t kStagingBytes = 4 * kSegmentBytes;
-// Data of up to this size is summed by direct exchange, whose two steps then take less time than the 2 (n - 1) steps of a ring.
-// With 4 ranks on 2 cores of one host, 256 KiB take 0.7 ms by direct exchange and 1.4 ms in a ring (the shortest of 101 calls),
-// and 4 MiB take 5.5 ms with either.
+// Data of up to this size is summed by direct exchange: its two steps then take less time than the 2 (n -
+// 1) steps of a ring. With 4 ranks on 2 cores of one host, summing 256 KiB takes 0.7 ms by direct exchange
+// and 1.4 ms in a ring (the shortest of 101 calls); summing 4 MiB takes 5.5 ms with either method.
 inline constexpr size_t kDirectBytes = size_t{256} << 10;
 
 // A group of ranks that run operations together. The mesh is the set of all connected ranks.
@@ -66,7 +66,7 @@ template <typename T>
 void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
                              std::span<std::byte> staging);
 
-// Sends the bytes of the rank `root` along the chain root, root + 1, ..., in segments.
+// Sends the bytes of the rank `root` along the chain root, root + 1, ..., in several messages, so that forwarding overlaps with receiving.
 void chain_broadcast(const Transfer& transfer, std::span<std::byte> bytes, int root);
 // Gathers the blocks of all ranks on every rank, by passing them around a ring. `all` consists of n blocks of equal size.
 // Initially each rank has only block `rank`.

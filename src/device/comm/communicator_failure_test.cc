@@ -157,14 +157,14 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
-  // The other rank answers the question for its position, and its row in the table says that it does not wait in an operation.
+  // Rank 1 answers when it is asked for its position: its row of the table says that it does not wait in an operation.
   EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
   EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();
 }
 
-// Operations of different sizes must not exchange messages, because Gloo would end the process if a message were larger than the memory for
-// it.
+// If ranks call an operation with different sizes, they must not exchange messages, because Gloo
+// would end the process if a message were larger than the memory for it.
 TEST(CommunicatorFailure, DifferentSizesEndAtTheTimeLimit) {
   const uint16_t port = free_port();
   const CommunicatorOptions limits = {.connect_timeout = std::chrono::seconds(60),
@@ -320,7 +320,7 @@ void expect_named_victim(int size, int victim, const std::string& operation, con
   ::testing::Test::RecordProperty("longest_ms", static_cast<int>(longest.count()));
 }
 
-// The data is so large that a process is almost always killed while one of its messages is in transit.
+// The data is so large that the process is almost always killed in the middle of sending a message.
 TEST(CommunicatorFailure, AKilledProcessIsNamedInTheMiddleOfASum) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int victim : {0, 2}) {

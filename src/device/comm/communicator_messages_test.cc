@@ -12,8 +12,8 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-// Returns the content of a message between two ranks. Sizes range from zero bytes to several times the segments in which Gloo
-// sends data.
+// Returns the content of a message between two ranks. Sizes range from zero bytes to several times
+// the size up to which Gloo sends data in one piece.
 Message message_between(int from, int to, int number) {
   constexpr size_t kSizes[] = {1, 70'001, 0, 3'000'001, 17};
   Message message(kSizes[static_cast<size_t>(number) % std::size(kSizes)]);

@@ -154,8 +154,8 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// The data consists of many segments per chunk and many blocks per rank, and its size is not a multiple of the segment or block
-// size.
+// The data is so large that it is sent in many segments and summed in many blocks. Its size is not
+// a multiple of their sizes.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;
@@ -251,8 +251,8 @@ TEST(Communicator, APlaceOutsideTheRunIsRefused) {
       << "no address of the store";
 }
 
-// Six ranks form a mesh of 3 x 2. They run operations along each axis of the mesh and among all ranks, with data sizes that
-// select both the direct exchange and the ring.
+// Six ranks form a mesh of 3 x 2. They run operations along each axis of the mesh and among all
+// ranks, with small and large data, so that both algorithms (direct exchange and ring) run.
 TEST(Groups, WorkAlongEachAxisOfAMesh) {
   const RankMesh mesh{.size = 6, .tensor_size = 2};
   run_ranks(mesh.size, [&](Communicator& ranks) {

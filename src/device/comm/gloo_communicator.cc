@@ -28,14 +28,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// After a transfer failed, this rank waits this long for the store to report which rank caused the failure.
+// After a transfer has failed, this rank waits this long for the store to report which rank caused the failure.
 constexpr milliseconds kCauseLimit{300};
-// The time within which other ranks must answer the question for their positions. A rank that is not in a training step and does
-// not answer in this time counts as stopped.
+// A rank that waits too long asks the others what they are doing, and waits this long for the answers. The second,
+// longer limit applies if another rank may be working alone; a rank that then does not answer counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
-// A time limit so long that Gloo's own limits have no effect. They would also count the time in which the process was stopped.
-// RankProgress limits the waits instead.
+// A time limit so long that Gloo's own limits never end a wait. Gloo would also count the time in
+// which the process was stopped. RankProgress limits the waits instead.
 constexpr std::chrono::hours kNoLimit{100000};
 
 // Returns the interval between two checks of the clock, short enough for short time limits.
@@ -47,7 +47,7 @@ std::string limit_text(milliseconds limit) {
   return fmt::format("{:g} s", static_cast<double>(limit.count()) / 1000.0);
 }
 
-// Stores which rank ended first. The thread of the store client reports it.
+// Stores which other rank was the first to fail, to die or to leave the run. The thread of the store client reports it.
 class FirstEnd {
  public:
   void report(const RankEnd& end) {
@@ -210,8 +210,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     }
 
    private:
-    // Runs an operation of this group. The kind of wait is always kSomeRanks, because the end of the operation only shows that the
-    // ranks of the group have reached it.
+    // Runs an operation of this group. The kind of wait is always kSomeRanks, because the end of
+    // the operation proves only that the ranks of the group, not all ranks, have reached it.
     void run(const std::string& what, const Operation& operation, RankProgress::Kind) override {
       all_.run_in(&group_, num_operations_, what + name_, operation, RankProgress::Kind::kSomeRanks);
     }
@@ -226,8 +226,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     uint64_t num_operations_ = 0;
   };
 
-  // Sets or removes the function to which this object, or one of its groups, reports failures. A failure that was already noticed is
-  // reported at once.
+  // Sets the function that is called with the text of a failure, or removes it. `owner` is this
+  // object or one of its groups. If a failure is already known, the function is called at once.
   void set_failure_report(const Communicator& owner, std::function<void(const std::string&)> report) {
     const std::lock_guard lock(report_mutex_);
     if (!report) {
@@ -248,7 +248,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // The state of asking the other ranks for their positions, which this rank does when it has waited too long.
+  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This is the state of
+  // the question.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;
@@ -269,8 +270,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (question_) question_->positions[static_cast<size_t>(rank)] = position;
   }
 
-  // If this rank has waited too long and no failed rank is known, asks the other ranks for their positions, and then makes the
-  // operation fail. If the wait ends in the meantime, nothing happens.
+  // If this rank has waited too long and no failed rank is known, asks the other ranks what they are
+  // doing, and then makes the operation fail. If the wait ends in the meantime, nothing happens.
   void on_time(StoreClient& store) override {
     progress().note_time();
     if (has_waited_too_long_) return;
@@ -322,7 +323,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
   RankPosition with_peer(RankPosition position) const {
-    // A wait for the GPU has no operation number and no known peer; an operation of the host waits for the peer of its current transfer.
+    // Only an operation of the host has a number. It waits for the rank of its current transfer; for whom the GPU waits is not known.
     if (position.waits && position.number > 0) position.peer = mesh_->awaited_peer();
     return position;
   }
@@ -381,8 +382,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // A rank that left may have sent its data for this operation before, so only the end of a rank by a failure makes the
-    // operation fail here.
+    // If another rank has left the run without a failure, it may have sent its data for this operation
+    // before, so the operation is tried. It fails here only if another rank has failed or died.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
@@ -422,19 +423,19 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   FirstEnd first_end_;
   std::string failure_;
   std::mutex
-      // protects the two members below, and is locked while a function in failure_reports_ runs
+      // protects failure_reports_ and long_wait_; is locked while a function in failure_reports_ runs
       report_mutex_;
   // functions to call after a failure, each for one communicator or group
   std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;
   std::string long_wait_;  // set if this rank has waited too long: the text of the failure
   // These members are used by the thread of the store client only.
   std::optional<Question> question_;
-  // while this rank waits for a rank that may work alone: the earliest time to ask for positions again
+  // the earliest time to ask the other ranks again what they are doing, if this rank waits for one that may work alone
   SteadyTime next_question_ = {};
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;
-  // For each rank and channel: the number of messages sent, the number received, and the buffers of messages for which
-  // wait_sent() was not called yet.
+  // For each rank and channel: the number of messages sent, the number of messages received, and
+  // the buffers of those sent messages for which wait_sent() has not been called yet.
   std::map<RankChannel, uint64_t> num_sent_, num_received_;
   std::map<RankChannel, std::vector<std::unique_ptr<TransferBuffer>>> sending_;
   // Declared last and thus destroyed first, because the thread of the store client uses the members above.

@@ -93,8 +93,8 @@ GlooMesh::~GlooMesh() {
 std::vector<std::byte> GlooMesh::addresses() const {
   std::vector<std::byte> all;
   for (int peer = 0; peer < size_; ++peer) {
-    // The list also has an entry for this rank, so that all ranks use the same indices. It is never read, and any address of the
-    // right size will do.
+    // The list has an entry for every rank, so that it can be indexed by rank. The entry for this
+    // rank is never read, so the address of another rank is used for it.
     const int other = peer != rank_ ? peer : (rank_ == 0 ? 1 : 0);
     const std::vector<char> address = context_->getPair(other)->address().bytes();
     const auto bytes = std::as_bytes(std::span(address));

@@ -50,12 +50,12 @@ class GlooMesh {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Returns the addresses of this rank for all other ranks, as the argument `addresses_of_peer` of their connect().
+  // Returns the addresses at which the other ranks connect with this one. They pass these to connect() as `addresses_of_peer`.
   std::vector<std::byte> addresses() const;
   // Connects with rank `peer`. Every rank connects with the others in ascending order. Throws TransferFailure.
   void connect(int peer, std::span<const std::byte> addresses_of_peer);
 
-  // Returns the rank for which the current or the last wait waits, or -1 before the first wait. Any thread may call it.
+  // Returns the rank that the current or the last wait waits for, or -1 before the first wait. Any thread may call it.
   int awaited_peer() const { return awaited_peer_.load(std::memory_order_relaxed); }
 
   // Ends all current and later waits, and closes all connections. Any thread may call it.
@@ -73,9 +73,10 @@ class GlooMesh {
   std::unordered_set<gloo::transport::UnboundBuffer*> active_;
 };
 
-// Memory whose contents are exchanged with one rank. Messages with the same slot arrive in the order in which they were sent; the sender
-// and the receiver must use the same slot and size for a message. If a buffer is destroyed before its transfers were waited for, it closes
-// all connections of the mesh, so that Gloo does not write into the memory afterwards. All functions throw TransferFailure.
+// Memory whose contents are exchanged with one rank. A slot is a number that matches a send with a receive: both must use the
+// same slot and size, and messages with the same slot arrive in the order in which they were sent. If a buffer is destroyed
+// before its transfers were waited for, it closes all connections of the mesh, so that Gloo does not write into the memory
+// afterwards. All functions throw TransferFailure.
 class TransferBuffer {
  public:
   TransferBuffer(GlooMesh& mesh, int peer, void* data, size_t bytes);

@@ -1,6 +1,6 @@
-// Collective operations between the GPUs of a run, one GPU per rank. They are enqueued on a stream like kernels: each rank
-// enqueues the same operations in the same order with the same sizes, and the calls return before the results exist.
-// Thread-safety: one thread at a time, except that a rank's failure is noticed in a thread of its own.
+// Collective operations between the GPUs of a run, one GPU per rank. They are enqueued on a stream like kernels: each
+// rank enqueues the same operations in the same order with the same sizes, and the calls return before the results
+// exist. Thread-safety: one thread at a time may use an object; a separate thread notices the failure of a rank.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class GpuCommunicator {
   // bits. Types: f32, f64, bf16 and f16, one for all tensors; each addition is rounded to this type. May be captured into a
   // CUDA graph after it has run once. Errors: kDevice, naming the rank that failed.
   virtual void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) = 0;
-  // Enqueue one launch for all tensors: reduce_scatter sums the slice of this rank and leaves the other slices undefined, and all_gather
-  // receives the slices of the other ranks. Types of reduce_scatter and errors: as all_reduce(). all_gather copies bytes, so it supports
-  // every type.
+  // Enqueue one launch for all tensors. reduce_scatter() sums the slice of this rank over all ranks and
+  // leaves the other slices undefined. all_gather() receives the slices of the other ranks. Errors, and
+  // the types of reduce_scatter(): as all_reduce(). all_gather() copies bytes, so it supports every type.
   virtual void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   // Enqueues one launch in which every rank sends block r of `mine` to the rank r and receives its block into block r of `received`. Both
@@ -52,9 +52,9 @@ class GpuCommunicator {
 class GpuMessages {
  public:
   virtual ~GpuMessages() = default;
-  // Enqueues three steps: wait until the stage `to` has received the previous message, copy the tensor x into the send buffer
-  // `room`, and start sending the buffer. `room` must not change until the next send to this stage. Later work on the stream does
-  // not wait for the receiver. Errors: kDevice, naming the rank that failed.
+  // Enqueues three steps: wait until the stage `to` has received the previous message, copy the tensor x into the
+  // send buffer `room`, and start sending this buffer. `room` must not change until the next call of send() to this
+  // stage. Later work on the stream does not wait for the receiver. Errors: kDevice, naming the rank that failed.
   virtual void send(ConstView x, View room, int64_t bytes, int to, CudaStream stream) = 0;
   // Enqueues receiving the next message from the stage `from`. Errors: those of send().
   virtual void receive(View y, int64_t bytes, int from, CudaStream stream) = 0;
@@ -65,9 +65,9 @@ class GpuMessages {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks` connects the
-// processes. If the ranks of the axis use GPUs, these are connected by `gpus` (NCCL) or by `peers` (each GPU maps the memory of
-// the others). `messages` is used between pipeline stages whose GPUs do not map each other's memory.
+// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks`
+// connects their processes. If the ranks use GPUs, either `gpus` (NCCL) or `peers` (each GPU maps the memory of
+// the others) connects these. `messages` connects pipeline stages whose GPUs do not map each other's memory.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;
@@ -127,14 +127,14 @@ struct RankConnections {
   }
 };
 
-// Connects the GPU of this process with the GPUs of all ranks through NCCL, which is opened at run time. Every rank of `ranks` must call
-// it. `ranks` must outlive the result. `uuid`: the identifier of the GPU, by which two ranks with the same GPU are recognized. Errors:
-// kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
+// Connects the GPU of this process with the GPUs of all ranks through NCCL, which is opened at run time. Every rank of
+// `ranks` must call this function, and `ranks` must outlive the result. `uuid` identifies the GPU, so that two ranks
+// with the same GPU are found. Errors: kDevice if NCCL cannot be opened or fails; kUsage if two ranks have the same GPU.
 std::unique_ptr<GpuCommunicator> connect_gpus(Communicator& ranks, int gpu_ordinal, const std::string& uuid);
 
-// Connects the GPU of this process with the GPUs of the stages before and after it through NCCL. Every rank of `stages`, which are the
-// stages of a pipeline in their order, must call it. `stages` must outlive the result, which sets its function on_failure(). Errors: as
-// connect_gpus().
+// Connects the GPU of this process through NCCL with the GPUs of the stages before and after it. The ranks of
+// `stages` are the stages of a pipeline, in order. Every one must call this function, and `stages` must outlive
+// the result. The result replaces the function that stages.on_failure() has set. Errors: as connect_gpus().
 std::unique_ptr<GpuMessages> connect_messages(Communicator& stages, int gpu_ordinal);
 
 }  // namespace plimsoll

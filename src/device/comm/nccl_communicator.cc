@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of thread blocks that NCCL may use. Each takes a multiprocessor from the computation and has 18 MiB of buffers. On two H200,
-// training is equally fast with 4 to 24 blocks (bench/results/h200-2026-11-27.md).
+// The largest number of thread blocks that NCCL may use. Each occupies a multiprocessor, which the computation then lacks, and
+// needs 18 MiB of buffers. On two H200, training is equally fast with 4 to 24 thread blocks (bench/results/h200-2026-11-27.md).
 constexpr int kMostNcclBlocks = 8;
 
 NcclType nccl_type(DType dtype) {
@@ -76,8 +76,8 @@ class NcclCommunicator final : public GpuCommunicator {
     check(library.group_end(), "ncclGroupEnd");
   }
 
-  // NCCL's own reduce_scatter and all_gather need slices of equal size. Slices of other sizes are exchanged by one operation per slice: a
-  // sum whose result goes to the owner of the slice, or a broadcast from the owner. Either way a rank sends every slice but one.
+  // NCCL's own reduce_scatter and all_gather need slices of equal size. Other slices are exchanged one by one: by a sum whose
+  // result goes to the owner of the slice, or by a broadcast from the owner. In both cases a rank sends every slice but one.
   void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) override {
     const std::lock_guard lock(uses_comm_);
     require_all_ranks();

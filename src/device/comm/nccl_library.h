@@ -1,6 +1,6 @@
-// NVIDIA's library for communication between GPUs (NCCL), opened at run time, so that the program neither needs it to start
-// nor its header to be compiled. The declarations repeat those parts of NCCL's binary interface that all releases since
-// 2.18 share. Thread-safe.
+// NVIDIA's library for communication between GPUs (NCCL), opened at run time, so that the program
+// starts without it and is compiled without its header. The declarations repeat those parts of
+// NCCL's binary interface that all releases since 2.18 share. Thread-safe.
 #pragma once
 
 #include <cstddef>

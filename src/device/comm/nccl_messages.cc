@@ -19,8 +19,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of thread blocks per connection. A message is transferred in one operation that few thread blocks can do at the full rate of
-// the link, and more of them would take multiprocessors from the computation.
+// The largest number of thread blocks that NCCL may use per connection. Four are enough to transfer
+// a message at the full rate of the link, and more would take multiprocessors from the computation.
 constexpr int kMostMessageBlocks = 4;
 
 // The two connections with a neighbouring stage, which is the stage before or the stage after this one.
@@ -136,7 +136,8 @@ class NcclMessages final : public GpuMessages {
     check(nccl().comm_init(&connection, 2, id, rank, &config), "ncclCommInitRankConfig", nullptr);
   }
 
-  // Exchanges one message, because NCCL allocates the buffers of a connection at its first use, which must not happen during training.
+  // Exchanges one byte, because NCCL allocates the buffers of a connection when it is first used, and nothing may be allocated
+  // during training.
   void exchange_once(Neighbour& neighbour, bool sends_first) {
     void* byte = nullptr;
     PLIMSOLL_CUDA(cudaMalloc(&byte, 1));

@@ -28,7 +28,7 @@ class PeerMemory {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // States whether the memory blocks of all ranks have the same size. The arenas of pipeline stages differ in size.
+  // States whether the memory blocks of all ranks have the same size. In a pipeline they do not, because the stages have different plans.
   enum class BlockSizes : uint8_t { kEqual, kDifferent };
   // Maps the memory of all ranks. Each rank passes a block that it allocated with cudaMalloc, before it uses the functions below. The block
   // must exist until unmap(). Errors: kDevice if a GPU cannot map the memory of another GPU; kInternal if the sizes of the blocks differ
@@ -40,8 +40,8 @@ class PeerMemory {
   // rank itself.
   virtual std::ptrdiff_t distance_to(int rank) const = 0;
 
-  // The points of an operation at which the ranks wait for one another. Every operation has kBegin and kEnd, and optionally
-  // kMiddle. The wait at kEnd ensures that the marks of this operation are removed before those of the next one are set.
+  // The points of an operation at which the ranks wait for one another. Every operation has kBegin and kEnd, and some have kMiddle. At
+  // each point a rank sets marks in shared memory; waiting at kEnd ensures that they are removed before the next operation sets marks.
   enum class Point : uint8_t { kBegin, kMiddle, kEnd };
   // Enqueues a meeting of all ranks at a point of an operation: tells the other ranks that all work that this rank enqueued
   // before is done, and waits until they have said the same. Errors: kDevice.
@@ -61,8 +61,8 @@ class PeerMemory {
   virtual void require_all_ranks() = 0;
 };
 
-// The memory of the other ranks for an operation on one tensor whose offset differs between the arenas of the ranks. Thread-safety: as the
-// object that it refers to.
+// Gives access to one tensor in the memory of the other ranks if its offset in the arena differs
+// from rank to rank. Thread-safety: as the PeerMemory object that it refers to.
 class PeersAtOffsets final : public PeerMemory {
  public:
   // `peers` must outlive this object. offsets[r]: the offset of the tensor in the block of rank r.

@@ -17,7 +17,7 @@ std::string duration_text(std::chrono::milliseconds time) {
   return fmt::format("{:.1f} s", static_cast<double>(time.count()) / 1000.0);
 }
 
-// The cells of one row in the table of positions: rank, part of the run, state, time and operation.
+// A row of the table that shows what each rank does. Its cells are the rank, part of the run, state, time and operation.
 using Row = std::array<std::string, 5>;
 
 Row row_of(int rank, const RankPosition& position) {
@@ -69,7 +69,7 @@ std::string position_table(const std::vector<std::optional<RankPosition>>& posit
                       "its process is stopped, or its host cannot be reached"});
     } else {
       rows.push_back({std::to_string(rank), "not known", "not known", "",
-                      "rank 0, which has the store, does not answer"});
+                      "rank 0, which passes questions on, does not answer"});
     }
   }
   std::array<size_t, std::tuple_size_v<Row>> widths{};

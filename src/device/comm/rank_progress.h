@@ -34,9 +34,9 @@ struct RankPosition {
 
 // Returns "step 12", "evaluation after step 12", "checkpoint of step 12", or "" at the beginning and the end of a run.
 std::string phase_text(RankPhase phase, int64_t step);
-// Returns a table of the positions of all ranks: a header line and one line per rank. A rank without a position did not answer. If there
-// are too many ranks for the table, ranks that do not wait are shown first and the rest is cut off. `own_rank` is the rank that asked the
-// others through the store of rank 0.
+// Returns a table that shows what each rank is doing (its position): a header line and one line per rank. A rank
+// without a position did not answer. If there are too many ranks for the table, ranks that do not wait are shown
+// first and the rest is cut off. `own_rank` is the rank that asked the others through the store of rank 0.
 std::string position_table(const std::vector<std::optional<RankPosition>>& positions, int own_rank);
 
 class RankProgress {
@@ -53,7 +53,7 @@ class RankProgress {
   // host and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
-  // While an object of this class exists, the rank waits for others in an operation.
+  // An object that exists while the rank waits for other ranks in an operation.
   class Wait {
    public:
     Wait(RankProgress& progress, std::string operation, Kind kind);
@@ -66,22 +66,22 @@ class RankProgress {
     Kind kind_;
   };
 
-  // A wait that has exceeded its time limit.
+  // Describes the current wait of this rank after it has exceeded its time limit.
   struct Overdue {
     RankPosition position;
     milliseconds limit = milliseconds(0);
-    // True if a rank may legitimately work alone for longer than the limit. The wait is then too long only if some rank does not
-    // answer the question for its position.
+    // True if a rank may legitimately work alone for longer than the limit. The wait is then too
+    // long only if some rank does not answer when it is asked what it is doing.
     bool needs_silence = false;
     uint64_t wait = 0;  // identifies this wait for is_in()
   };
 
-  // Sets the time limit of waits in those parts of the run for which begin() sets none. Before this call, these waits are not
-  // limited.
+  // Sets the time limit of all waits; begin() can set a shorter one for training steps. Before this
+  // call, waits are not limited.
   void set_longest_wait(milliseconds limit);
-  // Begins a part of the run. `limit`: the time limit of waits in a step. It applies only after an operation of the step has shown that all
-  // ranks have ended the previous part of the run, in which one of them may have worked alone. Until the next step begins, it is also the
-  // limit of waits for a rank that does not answer.
+  // Begins a part of the run. `limit` is the time limit of waits in a step. It applies to every wait as soon as an
+  // operation of the step has shown that all ranks have ended the previous part of the run, in which one of them may
+  // have worked alone. Otherwise, until the next step begins, it only limits waits for a rank that does not answer.
   void begin(RankPhase phase, int64_t step, std::optional<milliseconds> limit = std::nullopt);
 
   RankPosition position() const;
@@ -93,7 +93,7 @@ class RankProgress {
   void note_time();
   // Returns the current wait if it has exceeded its time limit.
   std::optional<Overdue> overdue() const;
-  // Returns true if the rank is still in the wait with this number.
+  // Returns true if the rank is still in the wait that has this number (Overdue::wait).
   bool is_in(uint64_t wait) const;
 
  private:

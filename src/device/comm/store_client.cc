@@ -77,8 +77,8 @@ StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, mi
 
 StoreClient::~StoreClient() {
   leave({});
-  // Wait until the server has handled the message and closed the connection. If this side closed it first while unread messages
-  // exist, the system would reset the connection, and the server could lose the message.
+  // Wait until the server has handled the message and closed the connection. If this client closed it first, with
+  // unread messages of the server, the system would reset the connection, and the server could lose the message.
   if (watcher_.joinable()) {
     {
       std::unique_lock lock(mutex_);
@@ -94,7 +94,7 @@ StoreClient::~StoreClient() {
       while (next_message(deadline)) {
       }
     } catch (const Error&) {
-      // An error means that a different program listens at the port, which need not know that this rank leaves.
+      // The send fails if another program listens at the port. That program does not need to know that this rank leaves.
     }
   }
 }
@@ -239,8 +239,8 @@ bool StoreClient::handle_watched(const StoreMessage& message, StoreObserver& obs
   if (message.kind == StoreMessageKind::kEnded) {
     const RankEnd end = read_rank_end(message);
     observer.on_end(end);
-    // If rank 0 has ended, its server waits until all clients have closed their connections, so this client stops reading and
-    // closes its own.
+    // If rank 0 has ended, its server waits until all clients have closed their connections. This
+    // client therefore stops reading and closes its connection.
     return end.rank != 0;
   }
   if (message.kind == StoreMessageKind::kWhere)

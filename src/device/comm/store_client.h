@@ -1,5 +1,5 @@
-// The connection of one rank to the rendezvous store (store_server.h): registration, values, and the ends of other
-// ranks.
+// The connection of one rank to the rendezvous store (store_server.h), through which it registers,
+// exchanges values with the other ranks, and learns that a rank has ended.
 #pragma once
 
 #include <atomic>
@@ -29,11 +29,11 @@ class StoreObserver {
   virtual ~StoreObserver() = default;
   // Called when a rank has ended. If the connection to the server closes, rank 0 has died.
   virtual void on_end(const RankEnd& end) = 0;
-  // Called when another rank asks for the position of this rank.
+  // Called when another rank asks for this rank's position, that is, what it is doing.
   virtual RankPosition own_position() = 0;
   // Called when another rank answers ask_positions().
   virtual void on_position(int rank, const RankPosition& position) = 0;
-  // Called regularly, at intervals of about `pause` (the argument of watch()), even after the connection to the server has closed.
+  // Called at intervals of about `pause` (the argument of watch()), even after the connection to the server has closed.
   virtual void on_time(StoreClient& store) = 0;
 };
 
@@ -61,11 +61,11 @@ class StoreClient {
 
   // Starts a thread that reports events to the observer until this object is destroyed. The observer must outlive this object.
   void watch(StoreObserver& observer, std::chrono::milliseconds pause);
-  // Asks the other ranks for their positions.
+  // Asks the other ranks for their positions, that is, what they are doing.
   void ask_positions();
 
-  // Tells the other ranks that this rank takes no further part in the run: because of `failure`, or regularly if `failure` is empty. Later
-  // calls do nothing.
+  // Tells the other ranks that this rank takes no further part in the run. `failure` is the reason;
+  // it is empty if the rank has ended without a failure. Later calls do nothing.
   void leave(const std::string& failure);
 
   // The address at which other ranks reach this one.

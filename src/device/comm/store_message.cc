@@ -82,7 +82,7 @@ std::optional<RankPosition> read_position(const StoreMessage& message) {
 StoreParse take_store_message(std::vector<std::byte>& input) {
   StoreParse parse;
   StoreHeader header = {};
-  // A program with another protocol is recognized by its first bytes, even if it sends fewer bytes than a header has.
+  // The first bytes identify the protocol. A program with another protocol is recognized even if it sends fewer bytes than a header has.
   if (!input.empty()) std::memcpy(&header, input.data(), std::min(input.size(), sizeof header));
   if (input.size() >= sizeof header.magic && header.magic != kStoreMagic) parse.is_foreign = true;
   if (input.size() < sizeof header || parse.is_foreign) return parse;

@@ -19,19 +19,19 @@ namespace plimsoll {
 inline constexpr size_t kMaxStorePayload = size_t{1} << 20;
 
 enum class StoreMessageKind : uint32_t {
-  // Messages from a client. Each comment lists the payload. kRegister: rank, number of ranks, hash of the program (lower and
-  // upper half). The server answers at once with kWelcome, and later with kComplete or kRefused.
+  // Messages from a client to the server; each comment lists the payload. The payload of kRegister is the rank, the number of ranks,
+  // and the hash of the program (lower and upper half). The server answers at once with kWelcome, and later with kComplete or kRefused.
   kRegister = 1,
   kSet,          // payload: length of the key, key, value; the server answers with kDone
   kGet,          // payload: key; the server answers with kValue as soon as the key exists
   kListMissing,  // no payload; the server answers with kMissing
   kLeave,        // payload: text of a failure, or nothing if the rank leaves without one
-  // no payload; asks all other ranks for their positions, each of which is sent back as kPosition
+  // no payload; asks all other ranks for their positions (what they are doing), each of which is sent back as kPosition
   kAskPositions,
-  kMyPosition,  // payload: the rank that asked, the position of this rank in the form of position_payload()
+  kMyPosition,  // payload: the rank that asked, what this rank is doing, as position_payload() writes it
   // Messages from the server.
   kWelcome = 100,
-  // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or nothing
+  // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or empty if only this host takes part
   kComplete,
   kRefused,  // the server does not register the rank; payload: error code, text of the error
   kDone,
@@ -39,7 +39,7 @@ enum class StoreMessageKind : uint32_t {
   kMissing,   // payload: the numbers of all ranks that have not registered
   kEnded,     // payload: a rank that ended, the way in which it ended, text
   kWhere,     // payload: the rank that asks for the position of the receiver, which answers with kMyPosition
-  kPosition,  // payload: the number of a rank, its position
+  kPosition,  // payload: the number of a rank, its position (what it is doing)
 };
 
 struct StoreMessage {
@@ -59,7 +59,8 @@ void append_store_message(std::vector<std::byte>& output, StoreMessageKind kind,
 // Builds a payload of numbers followed by text.
 std::vector<std::byte> store_payload(std::initializer_list<int32_t> numbers, std::string_view text = {});
 
-// Write `number` and the position of a rank to a payload, and read the position back. Reading returns nothing if the payload is too short.
+// Write `number` and the position of a rank (what it is doing) to a payload, and read the position. Reading returns nothing if
+// the payload is too short.
 std::vector<std::byte> position_payload(int32_t number, const RankPosition& position);
 std::optional<RankPosition> read_position(const StoreMessage& message);
 

@@ -98,7 +98,7 @@ class StoreServer::Loop {
   // Handles the events of one poll(). Returns false if the server is to stop.
   bool poll_once(int timeout_ms) {
     std::vector<pollfd> polls;
-    // poll() ignores negative descriptors. Once the server is stopping, it need not watch for the request to stop.
+    // poll() ignores negative descriptors. A server that is already stopping does not watch for another request to stop.
     polls.push_back({.fd = stops_ ? -1 : wake_.fd(), .events = POLLIN, .revents = 0});
     const bool accepts = !stops_ && accept_paused_until_ <= std::chrono::steady_clock::now();
     polls.push_back({.fd = accepts ? listener_.fd() : -1, .events = POLLIN, .revents = 0});
@@ -138,7 +138,7 @@ class StoreServer::Loop {
         return;
       }
       socket.set_connection_options();
-      // Closes the oldest connection without a registered rank if there are too many of them.
+      // If there are too many connections through which no rank has registered, close the oldest of them.
       if (num_unregistered() >= kMaxUnregistered) {
         connections_.erase(
             std::find_if(connections_.begin(), connections_.end(), [](const auto& c) { return c.rank < 0; }));
@@ -157,8 +157,8 @@ class StoreServer::Loop {
     }
   }
 
-  // Removes closed connections and reports the end of their ranks. A report may close further connections, so the loop starts
-  // again after each.
+  // Removes closed connections and reports that their ranks have ended. Sending a report may find that
+  // another connection is closed, so the loop starts again from the first one after each removal.
   void remove_closed() {
     for (auto at = connections_.begin(); at != connections_.end();) {
       if (!at->is_closed) {
@@ -240,8 +240,8 @@ class StoreServer::Loop {
     const std::optional<int32_t> rank = message.number(0);
     const std::optional<int32_t> size = message.number(1);
     if (!rank || !size || *rank < 0) return false;
-    // The rank may belong to a new run that started while the current run is ending. Its connection is closed, and it tries to
-    // connect again later.
+    // This rank may belong to a new run that starts while the current run is ending. Close its
+    // connection, so that it tries to connect again later.
     if (is_complete() && has_end_) return false;
     connection.register_request = message.request;
     if (!refusal_.empty()) {
@@ -328,7 +328,7 @@ class StoreServer::Loop {
            store_payload({static_cast<int32_t>(refusal_code_)}, refusal_));
   }
 
-  // Refuses the connection `newcomer` and, unless the run has already started, every rank.
+  // Refuses the rank of the connection `newcomer` and, unless the run has already started, all other ranks as well.
   void refuse_all(Connection& newcomer, ErrorCode code, const std::string& text) {
     refusal_ = text;
     refusal_code_ = code;
@@ -390,7 +390,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // Passes the position of a rank on to the rank that asked for it. That rank may have ended.
+  // Passes the position of a rank (what it is doing) on to the rank that asked for it. That rank may have ended.
   bool pass_position(const Connection& from, const StoreMessage& message) {
     const std::optional<int32_t> asking = message.number(0);
     const std::optional<RankPosition> position = read_position(message);
@@ -430,7 +430,7 @@ class StoreServer::Loop {
   bool complete_ = false;  // true once all ranks were registered at the same time
   bool has_end_ = false;   // true once a rank has ended after all were registered
   bool rank_0_ended_ = false;
-  std::string refusal_;  // the reason why the server registers no more ranks
+  std::string refusal_;  // error because of which no more ranks can register; empty if none
   ErrorCode refusal_code_ = ErrorCode::kUsage;
 };
 

@@ -81,7 +81,7 @@ double cpu_seconds() {
 // still react to the request to stop.
 TEST(Store, AServerThatCannotPollWaits) {
   std::optional<StoreServer> server(std::in_place, std::string(kHost), 0, 1);
-  // This connection does not register, so the server keeps calling poll().
+  // This connection registers no rank, so the server must call poll() from time to time to find out that it is late.
   const TcpSocket unregistered = raw_connection(*server);
   const DescriptorLimit limit(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -134,7 +134,8 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
   EXPECT_TRUE(web_browser.send_all(bytes_of_text("GET / HTTP/1.1\r\n\r\n"), deadline));
   EXPECT_TRUE(is_closed_by_server(web_browser));
 
-  // Sends messages of the protocol that are not permitted: too large, before the registration, or cut short.
+  // The server must close the connection after each of these messages: one that is too large, a request before the registration,
+  // and messages that are too short or contain a wrong number.
   std::vector<std::byte> huge;
   append_store_message(huge, StoreMessageKind::kRegister, 1, {});
   const uint32_t length = 0xffffffff;

@@ -91,7 +91,7 @@ bool read_name(NameFunction function, int fd, sockaddr_storage& address, socklen
   return fd >= 0 && function(fd, static_cast<sockaddr*>(pointer), &length) == 0;
 }
 
-// Returns an empty socket and sets `error` if the address cannot be used.
+// Returns a socket that listens at the address. If the address cannot be used, returns an empty socket and sets `error` to errno.
 TcpSocket listen_on(const sockaddr* address, socklen_t length, int family, int& error) {
   TcpSocket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket) {

@@ -55,7 +55,7 @@ PLIMSOLL_AMX_INLINE void transpose_words(__m512i (&r)[16]) {
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  // After the first two rounds, the 128-bit block b of r[4 i + j] contains column 4 b + j of rows 4 i to 4 i + 3.
+  // After these two of four rounds, the 128-bit block b of r[4 i + j] contains column 4 b + j of rows 4 i to 4 i + 3.
   for (int j = 0; j < 4; ++j) {
     t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
     t[4 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);

@@ -24,9 +24,9 @@ class CpuArena {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // Returns the offset at which the used part of the memory ends: the end of the last byte that differs from the fill pattern.
-  // The rest of the last page is checked, too, so a result larger than bytes() means that something was written beyond the
-  // planned size.
+  // Returns the offset at which the written part of the memory ends: the end of the last byte that
+  // differs from the fill pattern. The whole last page is checked, also beyond the planned size, so
+  // a result above bytes() means that something was written beyond the planned size.
   int64_t written_bytes() const;
 
  private:

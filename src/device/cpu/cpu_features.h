@@ -6,9 +6,9 @@
 
 namespace plimsoll {
 
-// Returns the highest level that the CPU has and whose registers the operating system saves. The first call
-// requests AMX tiles from the operating system. Environment variables that restrict a library are not
-// considered.
+// Returns the highest level of instruction sets that the CPU has and whose registers the operating
+// system saves. The first call requests AMX tiles from the operating system. Environment variables
+// that limit the instruction sets of a library have no effect.
 CpuIsa cpu_isa();
 
 // Returns true if this process may use AMX tiles: the CPU has them and the operating system granted them.

@@ -15,8 +15,8 @@ namespace plimsoll {
 int num_threads();
 void set_num_threads(int n);
 
-// Returns the largest number of threads that OpenMP starts for one loop, which the variable OMP_THREAD_LIMIT sets. A library that
-// divides its work among more threads than it gets leaves a part of its result unwritten, so no run may ask for more.
+// Returns the largest number of threads that OpenMP starts for one loop, which the variable OMP_THREAD_LIMIT sets. No run may ask
+// for more: a library that divides its work among more threads than OpenMP starts would leave a part of its result unwritten.
 int thread_limit();
 
 // Flushes denormals to zero (FTZ and DAZ) on the calling thread and on every thread of parallel_for.

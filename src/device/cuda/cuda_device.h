@@ -67,7 +67,7 @@ class CudaDevice {
   void copy_to_device(void* device, const void* host, int64_t bytes);
   void copy_to_host(void* host, const void* device, int64_t bytes);
   void fill(void* device, uint8_t value, int64_t bytes);
-  // Waits for all work enqueued on the stream. Errors: kDevice for any failure since the last wait.
+  // Waits for all work that was enqueued on the stream. Errors: kDevice if any of the work since the last wait has failed.
   void synchronize();
 
  private:

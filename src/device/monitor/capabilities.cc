@@ -18,7 +18,7 @@ constexpr Format kFormats[] = {
     {"fp16", 70, ""},
     {"bf16", 80, ""},
     {"tf32", 80, ""},
-    {"fp8", kOldestSmOfFp8, "; --fp8 multiplies it in training"},
+    {"fp8", kOldestSmOfFp8, "; --fp8 uses it in training"},
 };
 
 }  // namespace

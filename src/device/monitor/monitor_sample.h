@@ -62,7 +62,7 @@ struct MonitorSample {
   std::vector<ContextSample> contexts = {};
 };
 
-// Sums and means over all GPUs that could be read.
+// Sums and means over all GPUs that report values.
 struct GpuSum {
   GpuMemory memory = {};
   double power_w = 0;

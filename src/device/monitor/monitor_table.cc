@@ -20,9 +20,9 @@ std::string joined(std::string left, const std::string& right) {
 }
 
 std::string format_memory(const GpuMemory& memory) {
-  return fmt::format("{} MiB used, {} free, of {}; {} more kept by the driver", whole_mib(memory.used_bytes),
-                     whole_mib(memory.free_bytes), whole_mib(memory.total_bytes),
-                     whole_mib(memory.reserved_bytes));
+  return fmt::format("{} MiB used, {} free, of {}; {} more reserved by the driver",
+                     whole_mib(memory.used_bytes), whole_mib(memory.free_bytes),
+                     whole_mib(memory.total_bytes), whole_mib(memory.reserved_bytes));
 }
 
 // Formats "NAME 1980 of 1980 MHz", without the limit if it is unknown; "" if the value itself is unknown.

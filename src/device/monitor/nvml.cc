@@ -92,8 +92,8 @@ bool means_absent(int status) {
          status == kDeprecated;
 }
 
-// Returns true if the call with this status succeeded. If the driver refused to report the value `what`, adds its name and the
-// reason to the sample.
+// Returns true if the status means success. If the driver has the value `what` but refuses to
+// report it, adds its name and the reason to the sample.
 bool is_given(int status, const char* what, GpuSample& sample) {
   if (status == kSuccess) return true;
   if (status == kGpuIsLost || status == kResetRequired) {
@@ -156,7 +156,7 @@ void Nvml::Functions::find_others(void* library) {
   find_library_function(library, "nvmlDeviceGetTemperatureThreshold", threshold);
   find_library_function(library, "nvmlDeviceGetMarginTemperature", margin);
   find_library_function(library, "nvmlDeviceGetFanSpeed", fan);
-  // drivers since 2023 have a function of the first name, older ones of the second
+  // drivers since 2023 have a function of the first name, older drivers only one of the second name
   if (!find_library_function(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
     find_library_function(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
   find_library_function(library, "nvmlDeviceGetTotalEccErrors", ecc);

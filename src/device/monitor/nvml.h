@@ -2,8 +2,8 @@
 // time; without a driver no GPU is listed and nothing fails. It changes nothing on a card. Thread-safe once
 // constructed; the library stays open until the process ends.
 //
-// Memory is counted as nvidia-smi prints it (version 2 of the call): what processes hold, without the driver's own
-// reserve.
+// Used memory is counted as in nvidia-smi (version 2 of NVML's call): the memory of processes,
+// without the memory that the driver reserves.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace plimsoll {
 struct ClockEvent {
   uint64_t bit = 0;
   std::string name = {};    // short name, such as "power cap"
-  std::string advice = {};  // what the user can do; "" if nothing is wrong
+  std::string advice = {};  // what the user can do; "" if nothing needs to be done
   bool is_throttling =
       false;  // the card is slower than it could be, because power or cooling is insufficient
 };
@@ -39,7 +39,7 @@ enum class Verdict : uint8_t {
 // Judges the temperature. Source of the limits: temperatures below 80 C are fine under load, 70 to 75 C are excellent,
 // and cards begin to throttle at 84 to 90 C (Hugging Face's guide to hardware for training).
 Verdict temperature_verdict(const GpuSample& sample);
-// Judges the power draw in relation to the power limit.
+// Compares the power draw with the power limit.
 Verdict power_verdict(const GpuSample& sample);
 
 // Returns "good", "warm" or "high"; "" if the verdict is unknown.

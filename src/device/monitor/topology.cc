@@ -134,7 +134,7 @@ std::string format_ranges(const std::vector<int>& numbers) {
 
 std::optional<int> nvlink_generation(const TopologyGpu& gpu) {
   if (const NvLinkRate* rate = nvlink_rate(gpu)) return rate->generation;
-  // The index is NVML's version number, which counts the versions 2.2 and 3.1 separately. The value is the generation of NVLink.
+  // The array maps NVML's version number, which counts NVLink 2.2 and 3.1 separately, to the generation of NVLink.
   constexpr std::array kGenerations{0, 1, 2, 2, 3, 3, 4, 5};
   const int version = gpu.nvlink_version.value_or(0);
   if (version < 1 || version >= static_cast<int>(kGenerations.size())) return std::nullopt;

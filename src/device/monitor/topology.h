@@ -87,7 +87,7 @@ Topology gpu_topology(const Nvml& nvml);
 // Returns everything: the GPUs, the NUMA nodes, and the processors of this process.
 Topology read_topology(const Nvml& nvml, const SystemPaths& paths = {});
 
-// Formats numbers as Linux does: "0-3,8". "" if there are none.
+// Formats a list of numbers as Linux does: "0-3,8". Returns "" for an empty list.
 std::string format_ranges(const std::vector<int>& numbers);
 
 // Returns the generation of the NVLinks of a GPU, 4 for NVLink 4; nothing if it is unknown. It follows from the compute

@@ -91,7 +91,7 @@ std::string matrix_text(const Topology& topology) {
 
 using PairIndex = std::pair<size_t, size_t>;
 
-// All pairs of GPUs that are connected by the same kind of link.
+// A kind of link, and all pairs of GPUs that are connected by links of this kind.
 struct LinkKind {
   std::vector<PairIndex> pairs = {};
   std::string label = {};
@@ -243,7 +243,7 @@ void add_training(std::string& text, const Topology& topology, const std::vector
   add_paragraph(text, kWhatLinksDecide);
   if (num_gpus > kMostPeers)
     add_paragraph(
-        text, fmt::format("Mapped memory connects at most {} GPUs; a run on more uses NCCL.", kMostPeers));
+        text, fmt::format("Mapped memory connects at most {} GPUs; runs on more GPUs use NCCL.", kMostPeers));
   if (kinds.size() == 1) return;
   const auto [row, column] = kinds.front().pairs.front();
   add_paragraph(text, fmt::format("For two ranks, GPU {} and {} have the fastest link ({}): "

@@ -187,8 +187,8 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
-  // An element of the queue of a simulated device (ExecutorOptions::runs_ahead): a segment, or a fetch of the outputs. It is executed only
-  // when a caller waits for it, which is the latest time at which a device may execute it.
+  // Work that was enqueued on a simulated device (ExecutorOptions::runs_ahead): a segment (such as a forward pass), or a fetch of
+  // the outputs. It is executed only when a caller waits for it, which is the latest time at which a real device may execute it.
   struct Enqueued {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;
@@ -208,7 +208,7 @@ class CpuBackend final : public ExecutorBackend {
     queue_.erase(queue_.begin(), end);
   }
 
-  // Executes the queue up to and including the last fetch.
+  // Executes all enqueued work up to and including the last fetch of the outputs.
   void finish_fetch() {
     const auto last = std::find_if(queue_.rbegin(), queue_.rend(), std::mem_fn(&Enqueued::is_fetch));
     finish_first(static_cast<size_t>(queue_.rend() - last));
@@ -236,7 +236,7 @@ class CpuBackend final : public ExecutorBackend {
       queued.run();
       if (disk_) disk_->wait_for_all();
     };
-    // A queue runs its ops in the order in which they were enqueued, so waiting for an op also finishes the ops before it.
+    // The ops of one queue run in the order in which they were enqueued. Waiting for one of them therefore means running all before it.
     const auto finish = [&](uint32_t position) {
       std::array<size_t, kNumQueues> num_ending{};
       for (size_t i = 0; i < under_way.size(); ++i) {
@@ -262,7 +262,7 @@ class CpuBackend final : public ExecutorBackend {
     for (const BoundOp* queued : under_way) run_queued(*queued);
   }
 
-  // Runs collective operations on their own thread, and transfers from and to a disk on others, while later ops run.
+  // Runs collective operations on a thread of their own, and transfers from and to a disk on other threads, while later ops run.
   template <typename Runs>
   void run_with_queues(const BoundProgram& program, const Runs& runs) const {
     for (const BoundOp& op : program.ops) {
@@ -309,7 +309,7 @@ class CpuBackend final : public ExecutorBackend {
   const Plan& plan_;
   ExecutorOptions options_;
   CpuArena arena_;
-  // One block per buffer if the plan keeps buffers separate, and none otherwise.
+  // one memory block per buffer if the plan keeps buffers separate; otherwise empty
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
   // The outputs at the time of the last fetch, by their offsets. Only used with ExecutorOptions::runs_ahead.

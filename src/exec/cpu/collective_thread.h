@@ -1,6 +1,6 @@
-// The thread on which a CPU runs the ops of the queue kCommunication, so that ranks exchange data while they compute. It
-// runs the ops in the order in which they were started. One thread starts ops and waits for them; nothing is allocated
-// after construction.
+// The thread on which a CPU runs the ops of the queue kCommunication, so that ranks exchange data
+// while they compute. It runs the ops in the order of the calls of start(). One other thread starts
+// ops and waits for them; nothing is allocated after construction.
 #pragma once
 
 #include <condition_variable>
@@ -18,19 +18,19 @@ namespace plimsoll {
 
 class CollectiveThread {
  public:
-  // `most` is the largest number of collective ops in one segment of a program. Errors: kDevice if the operating system cannot create a
-  // thread.
+  // `most` is the largest number of collective ops in one forward pass, backward pass or update.
+  // Errors: kDevice if the system refuses a thread.
   explicit CollectiveThread(size_t most);
   // Waits for the op that is running, and drops the ops that have not started.
   ~CollectiveThread();
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;
 
-  // Starts an op that must end before the op at position `end` of its program starts. `op` must stay valid until a wait for it has
-  // returned.
+  // Starts an op that must have ended when the op at position `end` of its program starts. `op`
+  // must exist until wait_before() or wait_for_all() has waited for it.
   void start(const std::function<void()>& op, uint32_t end);
-  // Waits for the ops that must have ended before the op at this position, and for all ops that were started before these. Errors: those of
-  // the ops; the ops after a failed one do not run.
+  // Waits for the ops that must have ended before the op at this position starts, and for all ops that
+  // were started earlier than these. Errors: those of the ops; after a failed op no other op runs.
   void wait_before(uint32_t position);
   // Waits for all ops. Errors: as wait_before().
   void wait_for_all();

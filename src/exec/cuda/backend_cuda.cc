@@ -51,7 +51,7 @@ class CudaBackend final : public ExecutorBackend {
         exchange_(plan, device_, map_, options.fill),
         side_(plan, device_.stream()),
         captured_(plan) {
-    // The host computes the initial values of weights, and uses this number of threads for it.
+    // The host uses this number of threads, for example to compute the initial values of weights.
     set_num_threads(plan.request.device.num_threads);
     disk_ = make_disk_transfers(plan, options.disk, [&](size_t most) {
       return std::make_unique<CudaTransferMemory>(options.gpu_ordinal, device_.stream(), most);
@@ -143,10 +143,10 @@ class CudaBackend final : public ExecutorBackend {
         context, context.queue() == Queue::kCompute ? device_.stream() : side_.stream_of(context.queue()));
   }
 
-  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. A forward pass after an
-  // evaluation or a checkpoint executes no deferred ops, but a captured one does. Therefore such a pass is enqueued op by op, and it does
-  // not count as the first run. A segment that copies activations to the host or back is never captured: replays on an H200 wait for one
-  // another at the link, which then carries 49 to 51 GB/s instead of 55.
+  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. The first forward
+  // pass after an evaluation or a checkpoint has no deferred ops to execute, but the captured pass contains them. It is therefore
+  // enqueued op by op and does not count as the first run. A segment that copies activations to or from the host is never captured:
+  // on an H200, replays reach only 49 to 51 GB/s on the link to the host instead of 55, because they wait for one another.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     // Enqueuing may block: the driver makes the host wait if too much work is enqueued on a stream that waits for another rank.
     const WaitForRanks wait(connections_);
@@ -211,8 +211,8 @@ class CudaBackend final : public ExecutorBackend {
 
   TuningTable measure_products(const Plan& plan) override {
     if (plan.request.separate_buffers) return plan.request.products.tuning;
-    // Measurements use at most this number of bytes. With a larger part of the arena, filling it again afterwards would take longer without
-    // a benefit.
+    // Measurements use at most this number of bytes of the arena. Using more would only cost time,
+    // because the bytes must be filled again.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);
     TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
@@ -264,8 +264,9 @@ class CudaBackend final : public ExecutorBackend {
   // Must be called after each wait, because the enqueued work may have been aborted when another rank failed. Errors: kDevice.
   void require_all_ranks() const { connections_.require_all_ranks(); }
 
-  // Enqueues the ops of a segment. The stream waits for all queued ops of the segment before its end. The host waits for the
-  // transfers from and to a disk: before it enqueues an op for which they must have ended, and before the end.
+  // Enqueues the ops of a segment (forward pass, backward pass or update). At its end, the stream waits for all ops of the
+  // segment on other queues. The host waits for transfers from and to a disk: before it enqueues an op that needs them to have
+  // ended, and at the end of the segment.
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
@@ -301,10 +302,10 @@ class CudaBackend final : public ExecutorBackend {
   RankConnections connections_;
   CudaDevice device_;
   CudaArena arena_;
-  // One block per buffer if the plan keeps buffers separate, and none otherwise.
+  // one memory block per buffer if the plan keeps buffers separate; otherwise empty
   std::vector<CudaArena> blocks_;
   ArenaMap map_;
-  std::vector<PinnedMemory> host_blocks_;  // one block for the host's arena, or one per buffer
+  std::vector<PinnedMemory> host_blocks_;  // the host's arena, as one block or one block per buffer
   ArenaMap host_map_;
   HostExchange exchange_;
   SideStreams side_;

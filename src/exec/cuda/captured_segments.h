@@ -54,22 +54,23 @@ class CapturedSegment {
 
   void launch(CudaStream stream) { PLIMSOLL_CUDA(cudaGraphLaunch(executable_, stream)); }
 
-  // The first run of a segment is not captured, because it loads modules and the libraries' kernels, which a capture does
-  // not allow.
+  // The first run is not captured, because it loads CUDA modules and the kernels of libraries,
+  // which is not allowed during a capture.
   bool has_run = false;
 
  private:
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// Returns the captured segment that a program stores for the backend; creates it at the first call.
+// Returns the CUDA graph that is stored in the program for this segment. The first call creates an object without a captured graph.
 inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment) {
   std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
   if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// The list of captured segments, least recently used first. There are never more than the plan reserves memory for.
+// The list of captured CUDA graphs, least recently used first. The plan reserves memory for a
+// limited number of them.
 class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}

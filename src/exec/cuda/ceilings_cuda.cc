@@ -38,7 +38,8 @@ class Stopwatch {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the rate of copies of up to 1 GiB; 0 if the memory is not larger than the caches that a GPU may have.
+// Returns the rate of copies of up to 1 GiB within device memory. Returns 0 if less than 256 MiB are available, because such a
+// copy could stay in the caches.
 double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byte> memory) {
   constexpr int64_t kMost = int64_t{1} << 30;
   constexpr int64_t kLeast = int64_t{128} << 20;
@@ -63,7 +64,7 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
     return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
   };
   set_size(ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192));
-  // With tf32x3 a product needs scratch memory for its operands, which are split into two terms, so n is reduced until everything fits.
+  // With tf32x3, a product needs scratch memory, because each operand is split into two terms. Reduce n until everything fits.
   while (problem.n > 0 &&
          scratch_bytes() + 3 * problem.n * problem.n * dtype_bytes(dtype) > std::ssize(memory)) {
     set_size(problem.n - 128);

@@ -16,7 +16,8 @@ namespace plimsoll {
 
 class CudaTransferMemory final : public TransferMemory {
  public:
-  // Transfers wait for the work on the stream `ops`. `most` is the largest number of transfers in one segment of a program.
+  // Transfers wait for the work on the stream `ops`. `most` is the largest number of transfers in one forward pass, backward pass
+  // or update.
   CudaTransferMemory(int ordinal, CudaStream ops, size_t most)
       : ordinal_(ordinal), ops_(ops), buffers_(kDiskBuffersBytes), streams_(2 * kThreadsPerDirection) {
     points_.reserve(most);

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill)
     : device_(device), map_(map) {
-  // Inputs come before outputs, and both are at the end of the persistent part of the arena.
+  // In the arena, inputs come before outputs, and both are at the end of the part that persists between runs.
   const int64_t end = plan.persistent_bytes;
   all_ = update_ = outputs_ = {end, end};
   for (const PersistentBuffer& buffer : plan.persistent) {

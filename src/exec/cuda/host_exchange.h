@@ -33,8 +33,8 @@ class HostExchange {
   const std::byte* fetched(int64_t offset);
   bool is_fetching() const { return outputs_in_flight_ && !fetched_.is_reached(); }
 
-  // Has to be called before a segment runs. Copies the inputs that the host changed to the device, and marks the
-  // outputs as out of date.
+  // Has to be called before a forward pass, backward pass or update. Copies to the device those
+  // inputs that the host has changed, and notes that the outputs on the host will be out of date.
   void begin_segment();
 
  private:
@@ -63,7 +63,7 @@ class HostExchange {
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;               // a copy of the range all_ in pinned host memory
   Sent sent_[2] = {};               // one element for each group of inputs (enum Inputs)
-  bool outputs_stale_ = false;      // true if a segment ran after the last fetch
+  bool outputs_stale_ = false;      // true if ops were enqueued after the last fetch
   bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it
   CudaSideStream staging_;
   CudaEvent staged_;  // event: the batch has been copied out of pinned host memory

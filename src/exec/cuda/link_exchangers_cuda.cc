@@ -73,8 +73,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the bytes of the buffer plus the bytes of scratch memory. For small data, scratch memory is as large as the data; for larger data
-// it may be smaller.
+// Returns the bytes of the buffer and of the scratch memory after it. Small data needs scratch
+// memory of its own size, larger data may need less.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
@@ -85,8 +85,8 @@ DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
   return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
 }
 
-// Collective operations by kernels on GPUs that map each other's memory, executed in the same way as in training. A broadcast uses the same
-// copy engines, and waits at the same points, as the other operations.
+// Collective operations between GPUs that map each other's memory, executed in the same way as in training. The
+// broadcast is implemented here, with the copy engines and the waits at the begin and end that the other operations use.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

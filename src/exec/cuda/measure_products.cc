@@ -18,14 +18,15 @@ namespace {
 // at least twice the cache of an H200 (50 MiB) and of newer GPUs.
 constexpr int64_t kRotatedBytes = 320 * kMiB;
 constexpr int kRuns = 3;
-// The bytes of the pattern of numbers that is copied repeatedly to fill all operands.
+// The size of a pattern of random numbers. Copies of it fill all operands.
 constexpr int64_t kPatternBytes = kMiB;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// The offsets of the operands of one matrix product; the left operand has offset 0. `bytes` is their total size.
+// The offsets of the operands b, c and bias of one matrix product in memory (a has offset 0), and
+// the size of all of them in `bytes`.
 struct Operands {
   explicit Operands(const MatmulProblem& p)
       : b(aligned(p.m * p.k * dtype_bytes(p.a))),
@@ -68,7 +69,7 @@ class CudaMeasurer final : public ProductMeasurer {
     const std::unique_ptr<CudaMatmul> matmul = prepare_matmul_cuda(problem, product.fp32, &candidate);
     if (matmul->description().find(candidate.words) == std::string::npos) return std::nullopt;
     const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
-    // The accumulation flag, with the bits of 1.0f: the matrix product adds to its output instead of overwriting it.
+    // A flag on the device that is not 0 makes the product add to its output instead of overwriting it. It has the bits of 1.0f.
     const int32_t* flag = adds ? static_cast<const int32_t*>(one_on_device()) : nullptr;
     int64_t turn = 0;
     const auto run = [&] {
@@ -102,8 +103,8 @@ class CudaMeasurer final : public ProductMeasurer {
   }
 
  private:
-  // Writes numbers of either sign between 0.5 and 2 in every type that may read these bytes. Zeros would be misleading: multiplying them
-  // draws less power, and therefore runs faster, than multiplying the numbers of a model.
+  // Writes bytes that are numbers of either sign between 0.5 and 2 in each type in which operands are read. Zeros would
+  // be misleading: multiplying them draws less power, and is therefore faster, than multiplying the numbers of a model.
   void write_pattern() {
     if (bytes_ < kPatternBytes) return;
     std::vector<uint16_t> host(static_cast<size_t>(kPatternBytes / 2));

@@ -1,6 +1,6 @@
-// Names the ops of a module for tools that watch the process (Nsight Systems): an NVTX range over all launches that
-// follow one another in one module, "bert.encoder.layer.3.attention, backward". Without such a tool, a range only costs the test of a
-// pointer. Create one object per pass over the ops; not thread-safe.
+// Names the ops of a module for tools that watch the process (Nsight Systems): consecutive launches of ops
+// of one module form an NVTX range such as "bert.encoder.layer.3.attention, backward". Without such a tool,
+// a range only costs the test of a pointer. Create one object for each pass over the ops; not thread-safe.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>

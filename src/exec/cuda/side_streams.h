@@ -1,7 +1,7 @@
-// The streams of the queues other than kCompute (graph/ops/op.h), whose ops run concurrently with the ops of a segment:
-// copies between the device's arena and the host's arena, one stream per direction. A queued op starts when the ops before
-// it are done, and the ops' stream waits for it at the position that the plan states. Only for the CUDA backend; not
-// thread-safe.
+// CUDA streams for the ops that run concurrently with the computation: one stream for each queue other
+// than kCompute (graph/ops/op.h). Copies between the device's and the host's arena have one stream per
+// direction. An op of such a queue starts when the ops before it are done, and the computation waits
+// for it at the position that the plan states. Only for the CUDA backend; not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class SideStreams {
     in_flight_.clear();
     num_started_ = 0;
   }
-  // Starts a queued op after all ops that are enqueued already. `enqueue` must enqueue the op on stream_of(queue). The op at position `end`
-  // is the first one that waits for the queued op.
+  // Starts an op on another queue, after all ops that are enqueued already. `enqueue` must enqueue it
+  // on stream_of(queue). The op at position `end` of the program is the first one that waits for it.
   template <typename Enqueue>
   void start(Queue queue, uint32_t end, const Enqueue& enqueue) {
     CudaEvent& done = ends_[num_started_++];
@@ -53,7 +53,7 @@ class SideStreams {
     done.record(stream_of(queue));
     in_flight_.emplace_back(end, &done);
   }
-  // Makes ops that are enqueued from now on wait for the queued ops that must have ended before the op at this position.
+  // To be called before the op at this position is enqueued: makes it wait for those ops of other queues that must have ended before it.
   void hold_back_before(uint32_t position) {
     std::erase_if(in_flight_, [&](const std::pair<uint32_t, CudaEvent*>& queued) {
       if (queued.first > position) return false;
@@ -64,8 +64,8 @@ class SideStreams {
   void hold_back_for_all() { hold_back_before(std::numeric_limits<uint32_t>::max()); }
 
  private:
-  // Returns the priority of a stream. Communication has a high one, because its kernels are short and other
-  // ranks wait for them too.
+  // Returns the priority of a queue's stream. Communication has a high priority, because its
+  // kernels are short and other ranks wait for them.
   static CudaSideStream::Priority priority_of(Queue queue) {
     return queue == Queue::kCommunication ? CudaSideStream::Priority::kHigh
                                           : CudaSideStream::Priority::kNormal;

@@ -27,7 +27,7 @@ AttentionOptions attention_options(const BindContext& context) {
 // A row of qkv consists of three parts: the heads of q, the heads of k and the heads of v.
 enum Part { kQ, kK, kV };
 
-// Returns the heads of q, of k or of v of all rows of qkv.
+// Returns a view of the heads of q, of k or of v in all rows of qkv. Its rows are not contiguous: the row stride is that of qkv.
 template <typename AnyRows, typename AnyView>
 AnyRows part_of(AnyView qkv, const AttentionDims& dims, Part part) {
   const int64_t kv_heads = dims.num_kv_heads();

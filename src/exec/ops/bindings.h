@@ -12,25 +12,25 @@
 
 namespace plimsoll {
 
-// Binds one op for the CPU. Errors: kInternal if the op has no binding.
+// Returns a function that runs an op on a CPU with its kernel, addresses and sizes. Errors: kInternal if bindings.inc does not list the op.
 std::function<void()> bind_cpu(const BindContext& context);
 
 struct ListedBinding {
   const OpSchema* op = nullptr;
-  // The type of the kernel functions that the binding calls; null if the kernel family provides the call itself.
+  // The C++ type of the kernel functions that the binding calls; null for PLIMSOLL_OWN_BINDING, where the kernel family makes the call.
   const std::type_info* function = nullptr;
 };
 // Return the bindings that bindings.inc lists, with the types of the kernel functions that they call, for a CPU and for a GPU. The second
 // list is empty in builds without CUDA.
 std::vector<ListedBinding> listed_cpu_bindings();
 std::vector<ListedBinding> listed_cuda_bindings();
-// Return the functions of the implementations in the kernel catalog for a CPU and for a GPU. The latter exists only in builds with CUDA.
+// Return the functions of all kernels in the kernel catalog, for a CPU and for a GPU. The second list exists only in builds with CUDA.
 std::span<const KernelFunction> cpu_functions();
 std::span<const KernelFunction> cuda_functions();
 
 // Binds ops for an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
 
-// Binds one op. The bound function enqueues work on the stream. Errors: kInternal if the op has no binding.
+// Returns a function that enqueues the op on the stream. Errors: kInternal if bindings.inc does not list the op.
 std::function<void()> bind_cuda(const BindContext& context, CudaStream stream);
 
 }  // namespace plimsoll

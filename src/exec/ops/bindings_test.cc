@@ -1,5 +1,5 @@
-// Checks that every op has a binding and that bindings, lowerings and rows of the catalog agree. The list of bindings is
-// the same for all devices, so that this test needs no GPU.
+// Checks that every op has a binding, and that it fits the kernel to which the op is lowered and the kernel's
+// row in the catalog. The list of bindings is the same for all devices, so that this test needs no GPU.
 #include "exec/ops/bindings.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(Bindings, CallTheFunctionsOfTheRowsThatThePlanChoosesFrom) {
   expect_functions(listed_cpu_bindings(), cpu_functions(), false);
 }
 
-// A build without CUDA has no functions for a GPU, and nothing to compare.
+// Skipped in a build without CUDA, which has no functions for a GPU.
 TEST(Bindings, CallTheFunctionsOfTheRowsForAGpu) {
   const std::vector<ListedBinding> bindings = listed_cuda_bindings();
   if (bindings.empty()) GTEST_SKIP() << "this build has no CUDA";

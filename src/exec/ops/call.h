@@ -1,6 +1,6 @@
-// Creates the call of a kernel for an op of the plan, with the addresses and sizes of the bucket as arguments, and with the operands whose
-// values change from run to run. The CPU's calls read such operands before each run; CUDA kernels read them on the device, so that a
-// segment can be captured and replayed. Binding may allocate; a bound call does not. Thread-safe: pure functions of the context.
+// Makes a function that calls the kernel of an op. The addresses and sizes of the op's operands are fixed arguments. Some operands have
+// values that change from run to run, such as a flag: a CPU reads them before each run, and CUDA kernels read them on the device, so
+// that a segment can be captured and replayed. Binding may allocate; a bound call does not. Thread-safe: pure functions of the context.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class RandomState {
   explicit RandomState(const BindContext& context)
       : rng_(context.input_with(InputRole::kRandomState)),
         site_(context.attributes().integer_or("site", 0)) {}
-  // Reads the random state into the arguments. Does not change `first_block`, which binding has set.
+  // Reads the random state into the arguments. Does not change `first_block`, which was set when the call was made.
   template <typename Args>
   void read(Args& args) const {
     if constexpr (requires { args.where; }) {
@@ -57,7 +57,7 @@ class RandomState {
   int64_t site_;
 };
 
-// The number of real tokens of a batch, which is the last element of the sequence offsets.
+// The number of tokens that a batch really has (the rest of its bucket is unused). It is the last element of the sequence offsets.
 class NumTokens {
  public:
   explicit NumTokens(const BindContext& context)
@@ -74,7 +74,7 @@ class NumTokens {
   int64_t sequences_;
 };
 
-// The number of real rows of a value with one row per sequence.
+// The number of sequences that a batch really has, for values with one row per sequence.
 class NumSequences {
  public:
   explicit NumSequences(const BindContext& context)
@@ -89,15 +89,15 @@ class NumSequences {
   ConstView num_sequences_;
 };
 
-// The type of the CPU functions of a kernel. The function kArgs makes their arguments.
+// The type of the CPU functions of a kernel. Their argument is the struct that the function kArgs returns.
 template <auto kArgs>
 using CpuCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&);
 
 // Returns the CPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cpu_function(std::string_view implementation);
 
-// Returns a call of the kernel that the plan chose. kArgs creates the arguments; each RunTime type (such as AccumulateFlag) reads one
-// operand before each run.
+// Returns a call of the kernel that the plan chose. kArgs makes the fixed arguments. Each type in
+// RunTime, such as AccumulateFlag, is an operand whose value is read before each run.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_call(const BindContext& context) {
   return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),

@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// The type of the functions of a CUDA kernel. Their parameters are the arguments that the function kArgs makes, one operand per type in
-// RunTime, and the stream.
+// The type of the functions of a CUDA kernel. Their parameters are the struct that the function
+// kArgs returns, one pointer or view for each type in RunTime, and the stream.
 template <auto kArgs, typename... RunTime>
 using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&,
                       decltype(std::declval<const RunTime&>().on_device())..., CudaStream);
@@ -21,8 +21,8 @@ using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&
 // Returns the GPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cuda_function(std::string_view implementation);
 
-// Returns a launch of the kernel that the plan chose. kArgs creates the arguments; each RunTime type passes one
-// operand, which the kernel reads in device memory.
+// Returns a launch of the kernel that the plan chose. kArgs makes the fixed arguments. Each type in
+// RunTime is an operand whose value the kernel reads in device memory.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_launch(const BindContext& context, CudaStream stream) {
   return [run = cuda_function(context.kernel()).as<CudaCall<kArgs, RunTime...>>(), args = kArgs(context),

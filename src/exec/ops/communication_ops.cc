@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the memory of the other GPUs for a collective operation between the stages of a pipeline, in whose arenas the tensor has
-// different offsets. Returns null for other operations and on a CPU.
+// For a collective operation between pipeline stages: returns access to the memory of the other GPUs,
+// in whose arenas the tensor has different offsets. Returns null for other operations and on a CPU.
 std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
   PeerMemory* peers = context.connections().peers;
   if (peers == nullptr || !is_collective_of_stages(context.op())) return nullptr;

@@ -87,7 +87,7 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // Without a value to which d is added, the op copies d.
+  // Without the input `into`, the op copies d: the output also serves as the argument a, which is then overwritten, not read.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -144,7 +144,7 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
-// Selecting the rows of this rank is a copy of all columns from the first of these rows on.
+// The op selects the rows of this rank. Its kernel copies all columns, beginning with the first of these rows.
 ColumnsFwdArgs own_rows_args(const BindContext& context) {
   const ConstView x = context.input(OwnRowsOp::kX);
   const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);
@@ -259,7 +259,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // Either the source or the destination contains the whole value; that one is longer.
+      // The copy moves a slice between a whole value and a value that has only this slice. The longer one is the whole value.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

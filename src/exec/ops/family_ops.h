@@ -1,4 +1,5 @@
-// The arguments of the kernels of each family, and the functions that bind its ops on a CPU. Thread-safe: pure functions.
+// The functions that make the arguments of kernels, by kernel family, or bind ops on a CPU.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <functional>
@@ -89,8 +90,8 @@ ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context);
 ColumnsFwdArgs columns_args(const BindContext& context);
 AddColumnsFwdArgs add_columns_args(const BindContext& context);
 ColumnsFwdArgs own_rows_args(const BindContext& context);
-// Returns the number of the first block of random numbers that this rank draws (RandomSite::first_block). It is above 0 only if the first
-// input of the op has just this rank's rows.
+// Returns the number of the first block of random numbers that this rank draws (RandomSite::first_block). It is
+// above 0 only if the ranks divide the rows of the op's first input and this rank does not have the first rows.
 uint64_t first_random_block(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
@@ -99,7 +100,7 @@ DequantizeArgs dequantize_args(const BindContext& context);
 QuantizeFp8Args quantize_fp8_args(const BindContext& context);
 std::function<void()> bind_quantize_fp8_cpu(const BindContext& context);
 
-// Returns the arguments of the copy kernel for each value that the op copies.
+// Returns the arguments of the copy kernel, one element for each value that the op copies.
 std::vector<CopyArgs> copy_args(const BindContext& context);
 std::function<void()> bind_copy_cpu(const BindContext& context);
 // For a copy from or to a disk, returns the function that starts the transfer; the backend waits for its end. Returns null for other
@@ -190,7 +191,7 @@ std::function<void()> bind_linear_cross_entropy_with_gradients_cpu(const BindCon
 // The functions that make the arguments of matrix products and of the ops around them. Thread-safe: pure
 // functions.
 
-// Returns the description of the op's matrix product with its sizes, for the implementation that the plan chose.
+// Returns the description of the op's matrix product: its sizes and types, and the implementation that the plan chose.
 PlannedMatmul planned_matmul(const BindContext& context);
 // Returns the sizes and types of the layer that linear_gelu or linear_norm computes.
 LinearProblem linear_problem(const BindContext& context);
@@ -223,8 +224,8 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 // functions.
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
-// Return the list of tensors of an update: for each parameter the parameter, its gradient, its states, and its copy or lower half if it has
-// one. If the states are not in the shape of the parameter, the list contains one entry per part of a fused parameter (graph/ops/update.h).
+// Return the list of tensors that an update works on: each parameter, its gradient, its states, and its 16-bit copy or lower half if it
+// has one. If a state has another shape than its parameter, there is one entry for each part of a fused parameter (graph/ops/update.h).
 std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context);
 std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context);
 std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context);
@@ -240,7 +241,8 @@ auto update_tensors(const BindContext& context) {
   }
 }
 
-// Returns the arguments of the update kernel whose reference implementation is kReference.
+// Returns the arguments of the update kernel whose reference implementation is kReference, which
+// determines their type.
 template <auto kReference>
 auto update_args(const BindContext& context) {
   const auto make = []<typename Args>(void (*)(const Args&)) { return Args(); };

@@ -74,8 +74,8 @@ Args divided_classifier_args(const BindContext& context) {
   return args;
 }
 
-// Returns a call of the reference kernel if the plan chose it, and otherwise a call of the fast kernel, which `prepare` creates and which
-// works on chunks of rows.
+// Returns a call of the kernel that the plan chose: the reference kernel, or the fast kernel, which
+// works on chunks of rows and which `prepare` creates.
 template <typename Args, typename Prepare>
 std::function<void()> bind_chunks(const BindContext& context, const Args& args,
                                   void (*reference)(const LinearCrossEntropyProblem&, const Args&),
@@ -86,7 +86,8 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
   return [prepared, args] { prepared->run(args); };
 }
 
-// Returns a call as bind_chunks() does, for ops that add to gradients of parameters if the accumulation flag is 1.
+// Does the same as bind_chunks(), for ops that add to the gradients of parameters if the accumulation flag is 1, and otherwise
+// overwrite them.
 template <typename Args, typename Prepare>
 std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
                                                void (*reference)(const LinearCrossEntropyProblem&,

@@ -10,10 +10,10 @@ namespace plimsoll {
 
 namespace {
 
-// Marks the output of a product as written for the initcheck tool of compute-sanitizer. A product may store its output by Hopper's copy
-// engine, whose writes initcheck does not see, so it would report every op that reads the output. If the plan has separate buffers, which
-// are meant for such tools, the bytes that the product will write are first set to NaNs. A read before the product has run is still
-// detected, because the NaNs propagate to later results. This is not done for a product that may add to its output.
+// Makes the initcheck tool of compute-sanitizer regard the output of a product as written. A product may store its output by
+// Hopper's copy engine (TMA), whose writes initcheck does not see, so it would report every op that reads the output. If the plan
+// keeps buffers separate, as for such tools, the output is set to NaNs before the product. A read of it before the product has
+// run is still detected, because the NaNs appear in later results. This is not done for a product that may add to its output.
 std::function<void()> visible_to_initcheck(const BindContext& context, std::function<void()> product,
                                            CudaStream stream) {
   if (!context.request().separate_buffers || AccumulateFlag(context).on_device() != nullptr) return product;
@@ -42,8 +42,8 @@ const TunedProduct* tuned_choice(const BindContext& context, const PlannedMatmul
   return table.nearest(product_key(matmul.problem, matmul.fp32));
 }
 
-// Prepares a matrix product with a kernel of Plimsoll, or with the library, which uses its tuned algorithm if tuning has found one. A
-// kernel for few rows is used if the bucket in `context` has few rows, because the plan chose its kernel for the largest bucket.
+// Prepares a matrix product by a kernel of Plimsoll or by the library, with the algorithm that tuning has chosen, if any. The
+// plan chose the kernel for the largest batches; for batch sizes (a bucket) with few rows, a kernel for few rows is used instead.
 std::shared_ptr<CudaMatmul> prepare(const BindContext& context) {
   const PlannedMatmul matmul = planned_matmul(context);
   if (matmul_takes_few_rows_cuda(matmul.problem, context.target().sm))

@@ -15,21 +15,22 @@ View at_element(ConstView view, int64_t element) {
   return {start + element * dtype_bytes(view.dtype), view.dtype};
 }
 
-// Returns the elements of a parameter that the op works on: with {ranks}, the slice of this rank; otherwise all.
+// Returns the elements of a parameter that the op updates on this rank: the rank's slice if the op has the attribute {ranks},
+// otherwise all.
 Slice slice_of_op(const BindContext& context, int64_t elements) {
   const std::optional<RankSlices> slices = rank_slices_of(context.attributes());
   if (!slices) return {.first = 0, .elements = elements, .of = elements};
   return slice_of_rank(*slices, elements, context.communicator().rank());
 }
 
-// Returns a view of an input that begins at element `element` of the whole value. Requires: if the value is divided, `element` is
-// `begin_of_slice` elements after the start of this rank's slice.
+// Returns a view of an input, from element number `element` of the whole value on. If the ranks divide the
+// input, it has only this rank's slice, and the view begins at element number `begin_of_slice` of this slice.
 View input_from(const BindContext& context, int input, int64_t element, int64_t begin_of_slice = 0) {
   const bool is_divided = context.has_input(input) && context.view().input(input).divided;
   return at_element(context.input(input), is_divided ? begin_of_slice : element);
 }
 
-// One part of a parameter that an op updates: the rows that are one tensor in a checkpoint.
+// A part of a parameter: the rows that are a tensor of their own in a checkpoint. A parameter that is not fused has one part.
 struct UpdatePart {
   // Index of the op's input that is the parameter; the other operands of the parameter follow it.
   int input = 0;
@@ -70,12 +71,12 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const int64_t tensor_ranks = context.attributes().integer_or(kTensorRanks, 1);
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // Each rank reads the part of the gradients that counts in its norm. In a tensor-parallel group a rank reads its part of every divided
-    // gradient, and a slice of every gradient that all ranks have. If data-parallel ranks divide the gradients too ({tensor_ranks}), it
-    // reads its slice of its part, and a part of its slice. In a pipeline each stage reads all its gradients.
+    // The ranks share the work of the norm: each reads some elements of the gradients. In a tensor-parallel group, a rank reads its part
+    // of a divided gradient, and a slice of a gradient that all ranks have. With {tensor_ranks}, data-parallel ranks divide the
+    // gradients too, and all this applies within the slice of this data-parallel rank. In a pipeline each stage reads all its gradients.
     const bool is_part = static_cast<bool>(context.view().input(i).split);
     Slice slice{.first = 0, .elements = elements, .of = elements};
-    int64_t begin = 0;  // first element that the op reads, counted from the start of this rank's slice
+    int64_t begin = 0;  // number of the first element that the op reads within this rank's slice
     if (tensor_ranks > 1) {
       slice = slice_of_op(context, elements);
       if (!is_part) {
@@ -127,8 +128,8 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   int64_t block = 0;  // index of the part's first quantization block in the array of block maxima (absmax)
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
-    // The slice that this op updates begins at the start of a quantization block. A part that has no elements in the slice stays in the
-    // list, because the random noise of a part depends on its position in the list.
+    // This rank's slice begins at the start of a quantization block. A part without elements in the
+    // slice stays in the list, because the random numbers for a part depend on its position in the list.
     const Slice slice = slice_of_op(context, context.input_elements(part.input));
     const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
     const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());

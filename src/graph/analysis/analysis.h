@@ -21,22 +21,22 @@ namespace plimsoll {
 // Returns the block that a module belongs to, or an empty name for a module outside all blocks.
 std::string_view block_of(std::string_view module);
 
-// Returns true for every forward op that passes a value to a forward op outside its block or to the host. For an op outside all blocks this
-// is true if it passes a value to an op of any block.
+// Returns one entry per op: true for a forward op whose result is read by a forward op of another
+// block, or by the host. Ops outside all blocks count as one more block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
-// Returns the name of the last block of the forward pass if no later op works on rows of tokens, and an empty name otherwise. The backward
-// pass starts with this block, so recomputing its values saves no memory: they would be needed at once.
+// Returns the name of the last block of the forward pass if no op after it has a result with one row per token, otherwise an empty name.
+// The backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
 std::string_view last_block_before_head(const Graph& graph);
 
 // The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
 
-// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op of that segment
-// creates the gradient of the loss and is not one of them. Requires: the graph verifies. Cost: linear in operands.
+// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op
+// of that segment creates the gradient of the loss and is not one of them. Requires: a valid graph. Cost: linear in operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
-// Finds the position at which each op of a queue other than kCompute (graph/ops/op.h) must have ended: a copy between memory spaces, or a
-// collective operation. The op must have ended before the first of these ops starts:
+// Copies between memory spaces and collective operations (the ops of queues other than kCompute, graph/ops/op.h) run at the same time as
+// later ops. The functions below find the position at which such a queued op must have ended, which is that of the first of these ops:
 //  - an op that reads a result, or that lists a result in its operand list `after`, which orders copies;
 //  - an op whose output reuses the bytes of an operand or of a result, unless both ops copy different elements of one value;
 //  - an op with the attribute `ended` = n, which waits for the first n copies of its segment to the host;
@@ -45,7 +45,7 @@ std::vector<bool> find_repeated_ops(const Graph& graph);
 // functions; thread-safe.
 
 struct QueuedOp {
-  uint32_t op = 0;   // position of the queued op
+  uint32_t op = 0;   // position of the op that runs on the queue
   uint32_t end = 0;  // the op at this position waits until the queued op has ended; greater than `op`
   Queue queue = Queue::kToHost;
 };
@@ -61,22 +61,22 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 // copy, and every input of a collective operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
-// The ops that a run of a program executes for the previous run: they update weights with gradients that the previous run left on the
-// device, or copy optimizer states that it left there back to the host. Values that one run leaves for the next run are called deferred.
-// All are in the forward segment. They are skipped if there was no previous run, or if their work is done already. Pure functions;
-// thread-safe.
+// Deferred ops do work in one run of a program that the previous run has left: they update weights with
+// gradients that are still on the device, or copy optimizer states from the device back to the host. The values
+// that one run leaves for the next are called deferred. All deferred ops are in the forward segment. They are
+// skipped if there was no previous run, or if their work is done already. Pure functions; thread-safe.
 
-// Returns one entry per op. It is true for ops that read deferred values, for copies of the results of these ops to the host or to a disk,
-// and for copies to the device of values that only these ops read.
+// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to
+// the host or to a disk, and for a copy to the device whose result only such ops read.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
 // Returns the last segment (forward, backward or optimizer) in which a run writes a value that deferred ops read. When this segment has
 // run, the next run has deferred work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
-// The order that ops must keep: an op follows the producers of its operands, and an op that writes into the bytes of a value follows all
-// readers of that value. This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
-// schedule build on it.
+// The order that ops must keep: an op runs after the producers of its operands, and an op that
+// overwrites the bytes of a value runs after all readers of that value. Ops of one stream that run
+// in the order of the list keep this order. The analysis of liveness and the schedule rely on it.
 
 // A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because a graph has thousands of
 // short lists, which every pass needs, and an allocation for each would be slow.
@@ -98,8 +98,8 @@ class OpLists {
   std::vector<uint32_t> positions_;
 };
 
-// The ops that must have finished before each op starts, and those that wait for it, without repetition and in
-// increasing order.
+// For each op: the ops that must have finished before it starts, and the ops that must wait for it.
+// Each list is in increasing order and contains no op twice.
 struct Dependences {
   OpLists before;
   OpLists after;
@@ -109,9 +109,9 @@ Dependences find_dependences(const Graph& graph);
 // Returns the ops that read each value, in increasing order.
 OpLists find_readers(const Graph& graph);
 
-// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
-// types of operands and results, whatever their values are called. All ops of one kind have the same kernel and the same estimated time in
-// any bucket. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
+// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same types of
+// operands and results, whatever their values are called. All ops of one kind have the same kernel, and for each size of batches
+// the same estimated time. Layers repeat each other, so there are far fewer kinds than ops. A pure function; thread-safe.
 
 struct OpKinds {
   std::vector<uint32_t> of_op;     // the kind of each op
@@ -121,8 +121,8 @@ struct OpKinds {
 // Returns the kinds in the order of their first ops.
 OpKinds find_op_kinds(const Graph& graph);
 
-// Determines for every value of a program what its tail rows contain, which are the rows of a bucket after the last real token. Refuses a
-// program in which a reduction would read tail rows that are not zero.
+// A bucket can have more rows than a batch has tokens. Its rows after the last token are called tail rows. This
+// analysis finds what they contain, and refuses a program in which a reduction would read tail rows that are not zero.
 
 // Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
 // read a tail that is not zero.

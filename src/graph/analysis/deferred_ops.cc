@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the inputs that an op reads. A copy between memory spaces also has inputs that it only overwrites or waits for; these are not
-// returned.
+// Returns the inputs whose content an op reads. A copy between memory spaces has further inputs,
+// which it only overwrites or waits for.
 std::span<const ValueId> read_by(const Op& op) {
   if (op.def != &copy_op()) return op.inputs;
   return copied_values(op);

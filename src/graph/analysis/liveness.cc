@@ -22,8 +22,8 @@ bool is_place(const Graph& graph, const Op& op, size_t input) {
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value (a value that one run leaves for the next run) has content of the current run. This is
-// so if an op wrote this version, or an older version of the value, without reading the content from the previous run.
+// Returns true if this version of a deferred value (which one run leaves for the next run) contains data of the
+// current run: if an op has produced this or an older version without reading the data of the previous run.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -48,7 +48,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
   constexpr uint32_t kUntracked = kUnseen - 1;
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
-  // For the oldest version of each value: the index of its buffer in `lifetimes`.
+  // The index in `lifetimes` of the buffer of each value. Only the entry of its oldest version is used.
   std::vector<uint32_t> lifetime_of(values.size());
   std::vector<ValueId> roots;
   roots.reserve(values.size());
@@ -85,7 +85,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
-      // A copy into a deferred value (which contains data of the previous run) does not count as reading it.
+      // A copy that overwrites a deferred value does not read the data that the previous run left in it.
       const bool is_deferred = has_deferred && graph.value(roots[index_of(id)]).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);

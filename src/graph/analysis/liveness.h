@@ -1,10 +1,10 @@
 // Finds the positions between which the bytes of each transient value are in use. Versions of one value share one
 // buffer.
 //
-// A buffer is live from the position of its producer to the last op that may still touch it: the last reader in the
-// list, or the op before the one that waits for a copy of it (analysis.h). Positions are those of the schedule. An op starts when all ops
-// before it have ended, except copies that still run; the operands of such a copy stay live until an op waits for the copy. Therefore two
-// buffers whose intervals do not overlap are ordered by happens-before and may share bytes.
+// A buffer is live from its producer to the last op during which it may be read or written: its last reader or, if a copy
+// of it runs at the same time as other ops, the last op before the one that waits for this copy (analysis.h). Positions
+// count the ops in the order of the schedule. An op starts when all ops before it have ended, except such copies. If the
+// intervals of two buffers do not overlap, one is therefore used only after the other, and they may share bytes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace plimsoll {
 // and in the next run from the start to the last op that reads or changes this content. Therefore `first` is greater than `last`.
 struct LiveRange {
   ValueId root = kNoValue;
-  int64_t bytes = 0;   // bytes of the largest version of the value, for the sizes of the given bucket
+  int64_t bytes = 0;   // bytes of the largest version of the value, for batches of the given size
   uint32_t first = 0;  // position of the first op that writes the buffer
   uint32_t last = 0;   // position of the last op during which the buffer may be in use
 };
@@ -32,13 +32,13 @@ struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
-  // For each distinct type of the versions in this buffer: one version that has the type. The largest of them determines the size of the
-  // buffer.
+  // The versions of a value in this buffer can have different types. This list has one version of
+  // each type; the largest determines the buffer's size.
   ValueIds sizes = {};
 };
 
-// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred), in the order in
-// which ops touch them. Requires: the graph verifies. `queued` must be the result of find_queued_ops(graph).
+// Returns every buffer of a program that is used within one run (transient) or passed from one run to the next (deferred),
+// in the order in which ops touch them. Requires: a valid graph. `queued` must be the result of find_queued_ops(graph).
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedOp> queued);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
@@ -53,8 +53,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
-// Reorders the ops (Graph::reorder_ops()) if the new order has a peak below `limit` for batches of the size `bucket`. Otherwise leaves the
-// graph unchanged.
+// Reorders the ops (Graph::reorder_ops()) if the order `order` has a peak below `limit` bytes for
+// batches of the size `bucket`. Otherwise leaves the graph unchanged.
 void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
                               int64_t limit);
 

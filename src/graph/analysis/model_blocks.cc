@@ -64,7 +64,7 @@ std::vector<bool> find_repeated_ops(const Graph& graph) {
   bool is_first = true;
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    // Copies between memory spaces compute nothing, so they are not recomputed ops.
+    // Copies between memory spaces recompute nothing, so they are not counted as recomputed ops.
     if (op.segment != Segment::kBackward || op.def == &copy_op()) continue;
     const bool reads_gradient = is_first || std::any_of(op.inputs.begin(), op.inputs.end(), [&](ValueId id) {
                                   return id != kNoValue && derives[index_of(id)];

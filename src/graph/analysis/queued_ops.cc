@@ -18,7 +18,7 @@ bool are_apart(const Op& a, const Op& b) {
          (one->first + one->elements <= other->first || other->first + other->elements <= one->first);
 }
 
-// A list of numbers for each value. Most lists are empty, and all share one array, so that many short lists need few allocations.
+// A list of numbers for each value. Most lists are empty. All lists are linked lists in one array, so that they need few allocations.
 class ListPerValue {
  public:
   explicit ListPerValue(size_t num_values) : first_(num_values, kEnd) {}
@@ -29,7 +29,7 @@ class ListPerValue {
   }
   bool is_empty(ValueId id) const { return first_[index_of(id)] == kEnd; }
   void clear(ValueId id) { first_[index_of(id)] = kEnd; }
-  // Calls visit(number) for the numbers of a list, the last one first. `visit` may add to other lists.
+  // Calls visit(number) for each number of a list, from the last added to the first. `visit` may add numbers to other lists.
   template <typename Visit>
   void for_each(ValueId id, const Visit& visit) const {
     for (uint32_t at = first_[index_of(id)]; at != kEnd;) {
@@ -45,7 +45,7 @@ class ListPerValue {
     uint32_t number = 0;
     uint32_t next = kEnd;
   };
-  // For each value: the index of the head of its list, which is the entry that was added last, or kEnd if the list is empty.
+  // For each value: the index in entries_ of the last entry that was added to its list, or kEnd if the list is empty.
   std::vector<uint32_t> first_;
   std::vector<Entry> entries_;
 };
@@ -66,17 +66,17 @@ std::span<const ValueId> values_in_use(const Op& op) {
 
 std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   std::vector<QueuedOp> queued;
-  // For each value, the queued ops (copies and collective operations, which run at the same time as later ops) that read it (read_by) and
-  // those that write it (written_by). Several copies can write different elements of one value.
+  // For each value: the queued ops that read it and those that write it. A queued op is a copy or a collective
+  // operation and runs at the same time as later ops. Several copies can write different elements of one value.
   ListPerValue read_by(graph.values().size());
   ListPerValue written_by(graph.values().size());
   std::vector<uint32_t> to_host;  // the copies to the host in the current segment
   const auto end_by = [&](uint32_t i, uint32_t position) {
     queued[i].end = std::min(queued[i].end, position);
   };
-  // Records that the op at `position` waits for the queued ops in the list of the value `older`, except for copies of elements that the op
-  // does not access. If the op writes a new version `newer` of the value, the copies for which it does not wait are added to the list of
-  // `newer`, because a later op may have to wait for them.
+  // Records that the op at `position` must wait for the queued ops in the list of `older`, except for
+  // copies of elements that the op does not access. If the op writes a new version `newer` of the
+  // value, these copies are moved to the list of `newer`, because a later op may have to wait for them.
   const auto disturb = [&](ListPerValue& lists, ValueId older, uint32_t position, ValueId newer) {
     if (newer != kNoValue) lists.clear(newer);
     lists.for_each(older, [&](uint32_t i) {
@@ -90,8 +90,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
-      // A new segment, or the pass of another chunk of layers, begins with this op. All queued ops of the previous segment or pass must
-      // have ended before it.
+      // This op begins a new segment, or the pass of another chunk of layers. All queued ops of the
+      // previous segment or pass must have ended before it starts.
       for (auto k = static_cast<uint32_t>(queued.size());
            k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)
         end_by(k, i);
@@ -103,8 +103,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // The op writes a newer version of the value into the same bytes. Copies whose elements the op does not write may still be running,
-      // so they move to the lists of readers and writers of the newer version.
+      // The op writes a newer version of the value into the same bytes. It need not wait for copies of
+      // elements that it does not write; these now count as readers or writers of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

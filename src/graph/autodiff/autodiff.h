@@ -1,5 +1,5 @@
-// Reverse-mode differentiation of a graph: appends backward ops to a forward graph. It knows no optimizer and no op
-// by name: each op builds its own gradient (OpSchema::gradient). Not thread-safe.
+// Reverse-mode differentiation of a graph: appends backward ops to a forward graph. It does not depend on any
+// optimizer or on the list of ops: each op builds its own gradient (OpSchema::gradient). Not thread-safe.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace plimsoll {
 
-// Appends the backward segment for d(loss)/d(wanted). Returns the gradients in the order of `wanted`, or kNoValue for
-// a value on which the loss does not depend, and marks them as parameter gradients. If a value is used several times,
-// the terms are summed in the order in which the backward pass meets them (in fp32 or wider, one addition each). The
-// gradient of the loss is 1, or the value `seed`, which has the type of the loss: all gradients are then scaled by
-// it. Requires: `loss` has one element. Errors: kInternal if an op between the wanted values and the loss has no gradient.
+// Appends the backward segment, which computes the gradients of the loss with respect to the values in `wanted`. Returns them in the
+// order of `wanted` and marks them as parameter gradients; kNoValue for a value on which the loss does not depend. If a value is
+// used several times, the terms of its gradient are added one after another as the backward pass computes them, in fp32 or wider.
+// The backward pass begins with 1 or, if given, with the value `seed`, by which all gradients are then multiplied; it has the type
+// of the loss. Requires: `loss` has one element. Errors: kInternal if an op between the wanted values and the loss has no gradient.
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted,
                                   ValueId seed = kNoValue);
 

@@ -1,5 +1,5 @@
-// The intermediate representation: a program as an ordered list of ops over typed values. The graph knows no list of ops, no device and no
-// address. Not thread-safe while it is being changed.
+// The intermediate representation: a program as an ordered list of ops over typed values. It does not depend
+// on which ops exist, and contains no devices or addresses. Not thread-safe while it is being changed.
 //
 // Invariants (find_violation() checks them):
 //  1. Every value is produced before an op reads it; the order of the ops is the schedule.
@@ -57,7 +57,7 @@ enum class Storage : uint8_t {
   kOptimizerState,  // persistent: a state that the optimizer keeps per parameter
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kCache,           // persistent: keys and values of earlier tokens (KV cache)
-  kMessage,         // persistent: a value on its way to another stage of a pipeline, until it has arrived
+  kMessage,         // persistent: a value that is sent to another pipeline stage, until it has arrived
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
   kDeferred,  // written by one run of the program and read by the next; other values use its bytes in between
@@ -91,7 +91,7 @@ enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check
   kSequenceStarts,  // the start of each sequence, then the number of tokens
-  kRowEnds          // 0, then (index + 1) of each row that first_token selects, in ascending order
+  kRowEnds          // 0, then the index after each row that the op first_token selects, in ascending order
 };
 
 // The declaration of how an input is filled.
@@ -102,16 +102,16 @@ struct InputRule {
   // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
   // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
-  // For an input of positions: a padding token, which has this id, gets the id as its position, and the other tokens are numbered from id +
-  // 1 on. If it is -1, all tokens are numbered from 0.
+  // For an input of position ids. If it is -1, the tokens of a sequence have the positions 0, 1 and so on. Otherwise it is the id of
+  // the padding token, which is also the position of padding tokens, and the other tokens have the positions id + 1, id + 2 and so on.
   int32_t position_padding_id = -1;
   // Factor by which the learning rate is multiplied; only used if `source` is kLearningRate.
   double factor = 1.0;
   friend bool operator==(const InputRule&, const InputRule&) = default;
 };
 
-// The memory that stores a value: the device's; the host's, from which the device copies; or a file on a disk, which only stores persistent
-// values.
+// The memory that stores a value: that of the device; that of the host, to and from which the
+// device copies values; or a file on a disk, for persistent values only.
 enum class Space : uint8_t { kDevice, kHost, kDisk };
 inline constexpr int kNumSpaces = 3;
 constexpr size_t index_of(Space space) {
@@ -120,8 +120,8 @@ constexpr size_t index_of(Space space) {
 // Returns "device", "host" or "disk".
 std::string_view space_name(Space space);
 
-// The part of a step that an op belongs to: the forward pass, the backward pass or the update. Segments run in the order of the step
-// schedule, which is plan data.
+// The part of a step to which an op belongs: the forward pass, the backward pass or the update. The
+// plan states the order in which the segments of a step run.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
 inline constexpr int kNumSegments = 3;
 constexpr size_t index_of(Segment segment) {
@@ -142,7 +142,7 @@ struct Value {
   ValueType type;
   Storage storage = Storage::kTransient;
   OpId producer = kNoOp;
-  ValueId version_of = kNoValue;  // the value whose bytes this one takes over
+  ValueId version_of = kNoValue;  // the older value whose bytes this value reuses as its new version
   bool is_parameter_gradient = false;
   ModuleId module{0};
   Space space = Space::kDevice;
@@ -216,12 +216,12 @@ class Graph {
   std::string unique_name(std::string_view stem);
   void rename(ValueId id, std::string_view name);
 
-  // Replaces the ops, but not the values, and sets every producer anew. Values that no op produces or reads any more
-  // remain.
+  // Replaces all ops, and sets the producer of every value anew. Keeps all values, even those that
+  // no op produces or reads any more.
   void replace_ops(std::vector<Op> ops);
   // Puts the ops into another order: the op at position order[i] moves to position i. Requires: a permutation that keeps invariant 1.
   void reorder_ops(std::span<const uint32_t> order);
-  // Drops transient values that no op produces or reads, and renumbers the rest.
+  // Removes transient values that no op produces or reads, and numbers the other values anew.
   void drop_unused_values();
 
  private:

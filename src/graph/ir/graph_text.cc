@@ -70,7 +70,7 @@ std::string op_text(const Graph& graph, const Op& op) {
   return line + "\n";
 }
 
-// A line of text that is parsed from left to right.
+// Parses one line of text from left to right.
 class Line {
  public:
   Line(std::string_view text, int number) : text_(text), number_(number) {}

@@ -8,9 +8,9 @@
 //     %v: f32[384] into %old !gradient = accumulate(%old, %flag, %d)
 //   }
 //
-// `into %old` marks a new version that occupies the bytes of %old. `!divided=4` marks a value of which each of four ranks has a
-// slice (rank_slices.h). `_` is an absent optional operand. Module names
-// contain no space.
+// `into %old` marks a new version of %old, which occupies the same bytes. `!divided=4` marks a
+// value of which each of four ranks has a slice (rank_slices.h). `_` is written for an optional
+// operand that is absent. Module names contain no space.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ class NameIndex {
     if (slot.number != kAbsent) slot.number = kErased;
   }
 
-  // Gives every number n the number renumbered[n], or erases it if that is kAbsent.
+  // Changes every number n to renumbered[n]; if that is kAbsent, erases the name.
   void renumber(const std::vector<uint32_t>& renumbered) {
     for (Slot& slot : slots_) {
       if (slot.number >= kErased) continue;

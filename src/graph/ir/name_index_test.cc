@@ -30,7 +30,7 @@ TEST(NameIndex, FindsWhatTheListContains) {
   const std::vector<std::string> all = std::exchange(names, kept);
   index.renumber(renumbered);
   for (uint32_t i = 0; i < all.size(); ++i) ASSERT_EQ(index.find(all[i], name_of), renumbered[i]) << all[i];
-  // Names can be erased and inserted again, however often.
+  // A name can be erased and another one inserted many times, without filling the table.
   for (int round = 0; round < 5000; ++round) {
     index.erase(names[7], name_of);
     ASSERT_EQ(index.find(names[7], name_of), NameIndex::kAbsent);

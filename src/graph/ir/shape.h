@@ -1,9 +1,9 @@
-// Shapes whose sizes may depend on the bucket that a batch runs in. Thread-safe: values only.
+// Shapes whose sizes may depend on the bucket of a batch (the sizes for which a program is compiled). Thread-safe: values only.
 //
-// A program is built once and bound per bucket: a dimension is an affine function of one symbol, so that one graph,
-// one schedule and one layout serve all buckets. Sizes never shrink when a bucket grows (Requires: factor >= 0),
-// hence the layout of the largest bucket is valid for every other. Ranks that divide the rows of a value (sequence parallelism) have T / n
-// rows each.
+// One graph, one schedule and one memory layout are used for all buckets, because a dimension is an
+// affine function of one symbol, such as the number T of tokens. A larger bucket never makes a size
+// smaller (factor >= 0 is required), so the layout of the largest bucket is valid for every other.
+// If n ranks divide the rows of a value (sequence parallelism), each has T / n rows.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ namespace plimsoll {
 // number of tokens with a label, in programs that compute a loss for only these.
 enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 
-// A bucket: the sizes of a batch for which a program is compiled. `longest` bounds the length of one sequence; scratch may depend on it,
-// but no shape does.
+// A bucket: the sizes of a batch for which a program is compiled. Its field `longest` is the
+// largest length of a sequence. The size of scratch memory may depend on it, but no shape does.
 using Bucket = BatchSize;
 
 // factor * symbol / divisor + offset; a constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a tensor-parallel
@@ -100,8 +100,8 @@ class Shape {
     PLIMSOLL_CHECK(rank_ > 0);
     return dims_[static_cast<size_t>(rank_) - 1];
   }
-  // Returns true if the rows of this shape are tokens, so that it has tail rows, which are the rows after the last token if a batch is
-  // smaller than the bucket.
+  // Returns true if the rows of this shape are tokens. If a batch has fewer tokens than its bucket,
+  // the rows after the last token are called tail rows.
   bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
   // Returns the number of ranks that divide the rows among them, or 1.
   int64_t row_ranks() const { return rank_ > 0 ? dims_[0].divisor : 1; }

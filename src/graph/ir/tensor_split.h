@@ -11,11 +11,11 @@
 
 namespace plimsoll {
 
-// The whole value is a sequence of cycles of equal size, and a cycle is a sequence of parts. Each part is cut into `ranks` pieces of equal
-// size, and rank r stores the r-th piece of every part, in the order of the whole value. A matrix that is divided by rows is one cycle,
-// whose parts are the matrices that it consists of, such as those of queries, keys and values. A matrix that is divided by columns has one
-// cycle per row, each with one part. A cycle may be longer than the value (of_rows()): the last pieces then end in padding, which is zero
-// and not part of the whole value.
+// The whole value is a sequence of cycles of equal size, and a cycle is a sequence of parts. Each part is cut into `ranks`
+// pieces of equal size, and rank r stores the r-th piece of every part, in the order of the whole value. A matrix that is
+// divided by rows is one cycle; its parts are the matrices that were joined in it, such as those of queries, keys and
+// values. A matrix that is divided by columns has one cycle per row, each with one part. A cycle may be longer than the
+// value (of_rows()): the pieces of the last ranks then end with padding, which is zero and does not belong to the value.
 //
 // Unlike a value that RankSlices divides, a value with a TensorSplit has the type of the rank's own part: ops compute with it.
 struct TensorSplit {
@@ -33,7 +33,7 @@ struct TensorSplit {
   }
   bool has_padding() const { return elements() * ranks > whole_elements(); }
 
-  // Returns how many of the elements that a rank stores come before element `element` of the whole value.
+  // Of the elements that a rank stores, returns how many come before element number `element` of the whole value.
   int64_t elements_before(int64_t element, int64_t rank) const {
     int64_t before = element / cycle() * (cycle() / ranks);
     int64_t left = element % cycle();
@@ -72,7 +72,7 @@ struct TensorSplit {
     return {.ranks = ranks, .parts = {ranks * rows_of_rank(whole[0].offset, ranks) * width}, .whole = whole};
   }
 
-  // Returns the division of a vector that contains `numbers` elements for each element of this value, such as the bytes of a 16-bit weight.
+  // Returns the division of a vector with `numbers` elements per element of this value, such as 2 for the bytes of a 16-bit weight.
   TensorSplit flattened(int64_t numbers) const {
     TensorSplit split{.ranks = ranks, .parts = parts, .whole = Shape{numbers * whole_elements()}};
     for (int64_t& part : split.parts) part *= numbers;

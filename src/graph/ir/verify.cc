@@ -80,8 +80,8 @@ std::optional<std::string> check_values(const Graph& graph) {
     }
     const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4, .labels = 2};
     if (older.bytes(probe) < value.bytes(probe)) {
-      return fmt::format("'{}' ({}) cannot take over the bytes of '{}' ({}), which has fewer", value.name,
-                         format_type(value.type), older.name, format_type(older.type));
+      return fmt::format("'{}' ({}) cannot take over the bytes of '{}' ({}), which has fewer bytes",
+                         value.name, format_type(value.type), older.name, format_type(older.type));
     }
   }
   return std::nullopt;

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A step that reads a weight and then updates it.
+// The text of a training step that reads a weight and then updates it.
 constexpr const char* kStep =
     "graph g {\n"
     "  input %x: f32[T,4]\n"
@@ -102,7 +102,7 @@ TEST(Verify, AVersionThatDoesNotFit) {
   EXPECT_EQ(violation([](Graph& graph) {
               graph.value(graph.find("w")).type.shape = Shape{kDimT, 2};
             }),
-            "'w.1' (f32[T,4]) cannot take over the bytes of 'w' (f32[T,2]), which has fewer");
+            "'w.1' (f32[T,4]) cannot take over the bytes of 'w' (f32[T,2]), which has fewer bytes");
 }
 
 TEST(Verify, AVersionInAnotherMemory) {

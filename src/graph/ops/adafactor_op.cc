@@ -1,10 +1,10 @@
 // adafactor(lr, step, clip, finite, p_0, g_0, row_0, column_0, m_0?, p_1, ...) {epsilon1, epsilon2, clip_threshold,
-// decay_rate, beta1, weight_decay, scale_parameter, factored, part_rows}: one update of every parameter of a group in
-// place (Shazeer and Stern, arXiv 1804.04235, as transformers.optimization.Adafactor). With {factored} the parameters are matrices. `row`
-// has one number per row. `column` has one number per column of each part, where a part is one of the tensors that a fused weight contains
-// ({part_rows}, update.h). Without it the parameters are vectors, and one value v replaces row and column. m exists if beta1 >= 0. Outputs
-// are new versions of the same bytes. If finite is 0, nothing is written. With {copies} each parameter has one more value, a 16-bit copy of
-// p', which the update writes too.
+// decay_rate, beta1, weight_decay, scale_parameter, factored, part_rows}: one update of every parameter of a group in place
+// (Shazeer and Stern, arXiv 1804.04235, as transformers.optimization.Adafactor). With {factored} the parameters are matrices.
+// `row` has one number per row. `column` has one number per column of each part, where a part is one of the tensors that a
+// fused weight contains ({part_rows}, update.h). Without {factored} the parameters are vectors, and one state v replaces row
+// and column. m exists if beta1 >= 0. Outputs are new versions of the inputs in the same bytes. If finite is 0, nothing is
+// written. With {copies} each parameter p has one more operand, the 16-bit copy of p, which the update also writes.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

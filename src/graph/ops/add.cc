@@ -1,4 +1,4 @@
-// add(a, b): c = a + b, element by element; a and b have one type. The rows of c after the last token are zero if those of a and b are.
+// add(a, b): c = a + b for each element; a and b have one type. The rows of c after the last token are zero if those of a and b are.
 
 #include <array>
 
@@ -47,8 +47,8 @@ const OpSchema& add_op() {
   return op;
 }
 
-// accumulate(into?, flag?, d) {ranks?}: sum = flag ? into + d : d, in the bytes of `into`. Used for gradients whose producer
-// cannot accumulate. Without `into` it copies d. With {ranks} the sum is divided among the ranks, and each one reads its slice of d.
+// accumulate(into?, flag?, d) {ranks?}: sum = flag ? into + d : d, in the bytes of `into`. Used for a gradient whose producer cannot add
+// to `into` itself. Without `into` it copies d. With {ranks} the sum is divided among the ranks, each of which reads its slice of d.
 
 namespace {
 

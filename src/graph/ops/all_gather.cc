@@ -1,6 +1,6 @@
-// all_gather(x_0 .. x_n-1) {ranks, block, axis?, peers?}: slice r of y_i (RankSlices) is slice r of x_i on rank r of an axis of the mesh.
-// y_i takes the bytes of x_i if x_i is whole; if it is divided among the ranks (Value::divided), y_i has bytes of its own. Every rank gets
-// the same bits. It runs on the queue of communication, as all_reduce does.
+// all_gather(x_0 .. x_n-1) {ranks, block, axis?, peers?}: slice r of y_i (RankSlices) is slice r of x_i on rank r of an axis
+// of the mesh. If x_i is whole on every rank, y_i reuses its bytes; if x_i is divided among the ranks (Value::divided), y_i
+// has bytes of its own. Every rank gets the same bits. Like all_reduce, the op runs on the queue of communication.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"

@@ -1,6 +1,6 @@
-// all_reduce(x_0 .. x_n-1) {ranks, axis?, peers?}: y_i = the sum of x_i over the ranks of an axis of the mesh (slice.h), in the bytes
-// of x_i. Every rank gets the same bits. All operands have one type of element. It runs on the queue of communication: see
-// find_queued_ops() (graph/analysis/analysis.h).
+// all_reduce(x_0 .. x_n-1) {ranks, axis?, peers?}: y_i = the sum of x_i over the ranks of an axis of the mesh
+// (slice.h), in the bytes of x_i. Every rank gets the same bits. All operands have the same element type. The op runs
+// on the queue of communication, at the same time as later ops: see find_queued_ops() (graph/analysis/analysis.h).
 //
 // Gradient: d_x_i = d_y_i. Every rank computes the same function of y, so d_y is already the gradient of the common loss and needs no sum
 // over the ranks. This is the operator g of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.
@@ -27,12 +27,12 @@ class AllReduce final : public CollectiveOp, private AllReduceOp {
       if (d_y != kNoValue && context.wants(i)) context.set(i, d_y);
     }
   }
-  // Each rank sums one part of the value: it adds the same part of every other rank to its own.
+  // Each rank computes the sums for one part of the value: it adds this part of every other rank to its own.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return share(op) * elements_of(op, bucket);
   }
-  // In a ring, which moves the fewest bytes, each rank first sends every part but its own once, to be summed, and then every
-  // sum but one (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+  // A ring transfers the fewest bytes: each rank first sends the elements of every part except its own, to be summed, and then
+  // all sums except one part (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
   double transferred_bytes(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * share(op) * elements_of(op, bucket) *
            static_cast<double>(dtype_bytes(op.input(0).type.dtype));

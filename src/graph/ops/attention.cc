@@ -1,12 +1,12 @@
-// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: per sequence and head,
-// o = dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T((H+2G)D) contains q of H heads, then k and then v of G heads;
-// G is {kv_heads}, or H without it. With {window}, a row attends only to rows less than {window} rows away. With {causal}, it attends only
-// to itself and to earlier rows. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. The
-// scores of a sequence of S tokens, an S x S matrix, are never stored as a whole. Source: Dao et al., FlashAttention (arXiv 2205.14135).
-// Outputs on tail rows are zero.
+// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: o =
+// dropout(softmax(scale q k^T)) v for each sequence and head; the rows of all sequences follow one another. qkv_T((H+2G)D)
+// contains q of H heads, then k and then v of G heads; G is {kv_heads}, or H without it. With {window}, a row attends only to
+// rows less than {window} rows away. With {causal}, it attends only to itself and to earlier rows. lse_TH is the log-sum-exp
+// of each row, which the backward pass reads; it does not exist if {lse} is 0. The scores of a sequence of S tokens, an S x S
+// matrix, are never stored as a whole. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 //
-// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the same number of
-// heads, in the order of the ranks, and dropout numbers its draws by the heads of all ranks.
+// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the
+// same number of heads, in the order of the ranks. The random numbers of dropout are those of a single rank with all heads.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Returns an upper bound for the number of (query row, key row) pairs, summed over sequences. It assumes that all sequences have the
-// longest length of the bucket. With {causal} a row attends to itself and to the rows before it.
+// largest length that the bucket (the sizes of a batch) permits. With {causal} a row attends to itself and to the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
@@ -23,7 +23,8 @@ double pairs(const OpView& op, const Bucket& bucket) {
   const double window = static_cast<double>(op.attributes().integer_or("window", 0));
   const bool is_causal = op.attributes().integer("causal") != 0;
   if (window == 0.0 || window >= longest) return is_causal ? causal : tokens * longest;
-  // The first rows of a sequence have fewer than {window} rows before them.
+  // Number of pairs of a row and itself or an earlier row. Subtracts what the first rows of a sequence lack, which have fewer
+  // than {window} rows before them.
   const double before = tokens * window - tokens / longest * window * (window - 1.0) / 2.0;
   return is_causal ? before : 2.0 * before - tokens;
 }

@@ -1,8 +1,8 @@
-// bias_dropout_residual_norm(x, bias?, residual?, gain, beta?, rng?) {eps, p, site, sum}: s = residual + dropout(x +
-// bias); n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T and, if {sum} is 1, s_TC: the end of a
-// transformer's sub-layer in one op. A layer that normalizes after the sum (post-norm, BERT) reads y only. A layer that
-// normalizes its input (pre-norm, GPT-2) also reads s, which is the residual of the next sub-layer; n is then the
-// normalized form of s as it is stored.
+// bias_dropout_residual_norm(x, bias?, residual?, gain, beta?, rng?) {eps, p, site, sum}: s = residual +
+// dropout(x + bias); n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T and, if {sum}
+// is 1, s_TC: the end of a transformer's sub-layer in one op. A model that normalizes after the sum
+// (post-norm, BERT) reads only y. A model that normalizes before each sub-layer (pre-norm, GPT-2) also
+// reads s, the residual of the next sub-layer; n is then computed from s after s was rounded to its type.
 //
 // bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?,
 // d_sum_term?) {p, site, bias, residual, beta}: the gradient of y is d_y + d_y2; d_sum_term is the gradient of s that

@@ -4,13 +4,13 @@
 // class_sums(logits_BK, labels_B) {tensor_ranks, classes, smoothing, counts_correct?}: sums_BS, S numbers per row (base/class_columns.h).
 // The ranks together have {classes} classes; rank r has K classes from class r K on, and columns after the last class are padding.
 //
-// class_sums_loss(sums, labels, denominator) {the same, rank_classes, z_loss?}: the loss of softmax_cross_entropy over all classes, and as
-// a second output the z-loss, or the number of correct predictions with {counts_correct}.
+// class_sums_loss(sums, labels, denominator) {the same attributes, rank_classes, z_loss?}: the loss of softmax_cross_entropy
+// over all classes, and as a second output the z-loss or, with {counts_correct}, the number of correct predictions.
 //
 // class_sums_loss_bwd(sums, labels, denominator, d_loss): d_sums. class_sums_bwd(logits, labels, d_sums): d_logits of the rank's own
 // classes, zero for padding.
 //
-// Rows without a label, which unused tail rows are, have sums and gradients of zero.
+// Rows without a label, such as unused tail rows, have sums and gradients of zero.
 #include <array>
 #include <string>
 #include <utility>
@@ -26,8 +26,8 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// Returns the content of the tail rows of an output with one row per label: zero if the rows are tokens. If the rows are sequences, the
-// output has no tail rows.
+// Returns what the tail rows of an output with one row per label contain: zeros if the rows are
+// tokens. If the rows are sequences, there are no tail rows.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

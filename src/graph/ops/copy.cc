@@ -1,9 +1,9 @@
-// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host",
-// "disk" or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
-// are done, and runs at the same time as those after it until the first op that needs it to have ended: see
-// graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts; with
-// {ended}, the first {ended} copies of its segment to the host must have ended too. With the attributes of a slice (slice.h), the values on
-// the host or disk are whole, the values on the device consist of the slice only, and only the slice is copied.
+// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host", "disk"
+// or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it are
+// done, and runs at the same time as those after it until the first op that needs it to have ended: see
+// graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts. With
+// {ended}, the first {ended} copies of its segment to the host must also have ended. With the attributes of a slice (slice.h)
+// only this slice is copied: the values on the host or disk are whole, and those on the device consist of the slice.
 
 #include <algorithm>
 #include <array>
@@ -41,8 +41,8 @@ class Copy final : public OpSchema, private CopyOp {
         const ValueType& whole = to == "device" ? from : types.back();
         const ValueType& part = to == "device" ? types.back() : from;
         expect_operands(part == ValueType{whole.dtype, shape_of(*slice, whole.shape)}, op,
-                        "a value with the shape of the slice on the device side, and with the whole shape on "
-                        "the other side");
+                        "a value with the shape of the slice on the device, and one with the whole shape on "
+                        "the host or disk");
       } else {
         expect_operands(types.back() == from, op, "source and destination of one type");
       }

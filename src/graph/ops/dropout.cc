@@ -1,9 +1,9 @@
-// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element is a function of the element's number (a counter-based
-// generator, base/philox.h). So the op applied to d_y is the gradient, and a recomputed mask is the same mask. Source: Srivastava et al.,
-// JMLR 15 (2014).
+// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element depends only on the
+// element's number (a counter-based generator, base/philox.h), so a recomputed mask is the same
+// mask, and the gradient is the same op applied to d_y. Source: Srivastava et al., JMLR 15 (2014).
 //
-// With {tensor_ranks}, x has this rank's columns of a value whose columns a tensor-parallel group divides into equal parts. The elements
-// have the numbers that they have in the whole value.
+// With {tensor_ranks}, the ranks of a tensor-parallel group divide the columns of a value equally,
+// and x has those of this rank. The elements are numbered as in the whole value.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,8 +1,8 @@
 // embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id, padding_id_1}: x_TC = sum over k of
-// table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero. Tokens whose ids_0 is padding_id (-1: none)
-// add nothing to the gradient of table_0; padding_id_1 says the same of ids_1 and table_1. With {tensor_ranks}, each rank of a
-// tensor-parallel group has some rows of table_0, in the order of the ranks. Each rank looks up its own rows of table_0. The other tables
-// are whole on every rank, and only the first rank looks them up, so that the sum over the ranks is x.
+// table_k[ids_k[t]]. Rows from cu_seqlens[B] on are set to zero. Tokens whose ids_0 is padding_id (-1: none) add nothing
+// to the gradient of table_0; the same holds for padding_id_1, ids_1 and table_1. With {tensor_ranks}, the ranks of a
+// tensor-parallel group divide the rows of table_0, in the order of the ranks, and each rank looks up only its own rows.
+// The other tables are whole on every rank, and only the first rank looks them up, so that the sum over the ranks is x.
 //
 // embedding_bwd(sorted_T2, d_x, into?, flag?) {rows, padding_id}: from the pairs (id, t) of sort_ids, d_table_VC[v] =
 // sum of d_x over the rows t of id v, added in the order of t; zero for v = padding_id. With {first_row, of_rows} the
@@ -80,10 +80,10 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                                       InputOperand::repeated(kTable, "table")};
   static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
 
-  // The position of table_0. Each table follows its ids in the list of inputs.
+  // The index of table_0 in the list of inputs, in which each table follows its ids.
   static constexpr size_t kFirstTable = kTable;
 
-  // Returns the positions of the tables whose gradients are wanted.
+  // Returns the indices of those inputs that are tables whose gradients are needed.
   static std::vector<size_t> wanted_tables(const GradientContext& context) {
     std::vector<size_t> wanted;
     for (size_t i = kFirstTable; i < context.op().inputs.size(); i += 2) {

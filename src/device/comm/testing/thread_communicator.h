@@ -61,8 +61,8 @@ class ThreadCommunicator final : public Communicator {
     });
     if (bytes > 0) std::memcpy(data.data, sums.data(), bytes);
   }
-  // Sets the elements of the parts of the other ranks to infinity, because their values are undefined. A test fails if it uses
-  // them.
+  // The parts of other ranks are undefined after this operation. This function sets their elements
+  // to infinity, so that a test fails if it uses them.
   void reduce_scatter(View data, std::span<const int64_t> counts) override {
     ++num_reduce_scatters;
     int64_t count = 0;
@@ -143,7 +143,7 @@ class ThreadCommunicator final : public Communicator {
   int num_all_to_alls = 0;
 
  private:
-  // Publishes the data of this rank, and calls `read` while the data of all ranks can be read.
+  // Makes the data of this rank visible to the other ranks, and calls `read` at a time at which the data of all ranks is visible.
   void exchange(std::span<const std::byte> data, const std::function<void()>& read) {
     shared_.data_[static_cast<size_t>(rank_)] = data;
     shared_.barrier_.arrive_and_wait();
