@@ -514,7 +514,7 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
 // Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
-// Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
+// Emits the sum of a value over the ranks of a tensor-parallel group. The sum overwrites the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
 // Emits own_rows, which selects the rows of this rank from a value that every rank has.
 ValueId emit_own_rows(Graph& graph, ValueId x, int64_t ranks);

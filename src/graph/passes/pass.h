@@ -19,8 +19,8 @@
 
 namespace plimsoll {
 
-// Determines the values that the backward pass recomputes instead of keeping them. The recompute pass reads this choice. Pure data;
-// thread-safe. The code that makes this choice for a memory limit is in plan/search/budget.h.
+// RecomputeChoice determines which values the backward pass recomputes instead of keeping them. It is an input of the pass recompute.
+// plan/search/budget.h determines it for a given memory limit. Pure data; thread-safe.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
@@ -32,8 +32,8 @@ std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // For blocks (graph/analysis/analysis.h) with an individual choice instead of the policy: the names of the forward values that each block
-  // keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
+  // The policy does not apply to the blocks (graph/analysis/analysis.h) in this map. It contains the names of the forward values that each
+  // of them keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
@@ -128,10 +128,10 @@ const std::vector<PassInfo>& all_passes();
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
-// Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
+// Requires: tensor_parallel has run for the same number of ranks; this number divides the planned number of tokens of every batch.
 Pass sequence_parallel_pass(int64_t ranks);
-// context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and have whole weights. Requires: the number of ranks
-// divides the tokens of every bucket, the heads, and the heads of keys and values; tensor_parallel has not run.
+// context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and store complete weights. Requires: the number of
+// ranks divides the planned tokens of every batch, the heads, and the heads of keys and values; tensor_parallel has not run.
 Pass context_parallel_pass(int64_t ranks);
 // row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has not
 // run yet.
@@ -148,7 +148,7 @@ struct PipelineDivision {
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
-// Requires: every op of the forward and backward segments belongs to one chunk.
+// Requires: every op of the forward and of the backward pass belongs to one chunk.
 Pass pipeline_chunks_pass();
 // Returns the names of the model's blocks (graph/analysis/analysis.h) in the order of the ops.
 std::vector<std::string> blocks_of(const Graph& graph);
@@ -194,15 +194,15 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // become one op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` for batches of the size `bucket`, classifier, loss and the
-// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of `usual`, which is
-// the size of most batches.
+// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of a batch of the
+// size `usual`, the size of most batches.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
 // loss_with_gradients_pass.cc: a loss that is computed in chunks of rows and the ops that compute its gradients become one op, which
 // computes the logits once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);
-// The pass chunked_loss computes two matrix products of the classifier twice. This is worth the time for logits of more than 64 MiB: the
-// plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step.
-// Smaller logits rarely determine the size of a plan.
+// After the pass chunked_loss, the backward pass computes the logits again. This is worth the time for logits of more than 64 MiB: the
+// planned memory shrinks by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step. Smaller
+// logits rarely determine the planned memory.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
 // Returns the rows of a chunk: a quarter of all rows, but at least 16 rows, and at most as many as fit into `chunk_bytes`. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.
@@ -246,8 +246,8 @@ Pass shard_states_pass(const ShardOptions& options);
 // shard_states, if these divide states.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
-// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: reduce_gradients has run, if the mesh
-// has several ranks on the data axis.
+// all gradients of the model. `shared`: the names of these weights, or of their copies that the updates read. Requires: reduce_gradients
+// has run, if the mesh has several ranks on the data axis.
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
 // gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
 // and frees them after the last op of the block. `divided`: weights that another program of the plan divides.
