@@ -218,7 +218,7 @@ Pass context_parallel_pass(int64_t ranks) {
   return {
       .name = "context_parallel",
       .numerics = Numerics::kChanging,
-      .help = "divides the rows of all activations among ranks, which exchange them for heads at attention",
+      .help = "divides the rows of all activations among ranks, except in attention, whose heads it divides",
       .needed_for = "--cp_size above 1",
       .run = [ranks](Graph& graph) {
         if (ranks > 1) ContextParallel(graph, ranks).run();

@@ -52,7 +52,7 @@ Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weig
   const bool has_scale_per_row = weight.num_codes == whole.split->whole_elements();
   PLIMSOLL_CHECK(
       codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
-      "the ranks cannot divide the quantized weight '{}', because their parts are not whole blocks",
+      "the blocks of the quantized weight '{}' cannot be divided evenly among the ranks",
       weight.name);
   const Shape& shape = whole.type.shape;
   Arrays arrays{.weight = &weight, .values = {id}, .rows = shape[0].offset, .columns = shape[1].offset};

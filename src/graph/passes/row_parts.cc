@@ -22,8 +22,8 @@ bool is_part_of_rows(const Graph& graph, ValueId id) {
     ++(part ? parts : wholes);
   }
   PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
-                 "the gradient '{}' adds one that this rank computed from its own rows to one that it "
-                 "computed from all rows",
+                 "the gradient '{}' is the sum of one that this rank computed from its own rows and one "
+                 "that it computed from all rows",
                  graph.value(id).name);
   return parts > 0;
 }
