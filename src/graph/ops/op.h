@@ -145,14 +145,14 @@ class OpSchema : public OpDef {
   // row: finite if the inputs are finite. Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
-  // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If the op runs on fewer rows, its random draws are numbered by these rows.
+  // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands without rows: f(x)[r]
+  // = f(x[r]) for any choice of rows r. If the op runs on fewer rows, it draws random numbers by the indices of these rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;
   }
 
-  // Returns the inputs whose bytes output i may take over if no op reads them later.
+  // Returns the inputs that output i may overwrite if no later op reads them.
   virtual std::vector<int> may_overwrite(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

@@ -385,8 +385,8 @@ struct ExchangeHeadsOp {
   enum Out { kY };
   static bool is_to_heads(const Attributes& attributes) { return attributes.word("to") == "heads"; }
 };
-// Returns the attributes of an exchange between the rows of each rank and the heads of each rank. The columns of a row are `first` columns of
-// queries, and then `others` columns each of keys and of values.
+// Returns the attributes of exchange_heads, by which each rank exchanges its rows for all rows of its heads, or back. A row consists of
+// `first` columns of queries, and then of `others` columns each of keys and of values.
 Attributes exchange_heads_attributes(int64_t ranks, int64_t first, int64_t others, bool to_heads);
 // Tells how the gradients that the ranks compute for gathered rows are related: kPart if the gradient is the sum of the ranks' results,
 // kWhole if every rank computes the whole gradient.

@@ -151,7 +151,7 @@ class ContextParallel {
     append(std::move(sum));
   }
 
-  // Returns the rows of this rank. The host writes only these rows of an input.
+  // Returns the rows of this rank. The host writes only these rows of an input, so an input gets the shape of these rows.
   ValueId rows_of(ValueId id) {
     TokenForms& forms = forms_[index_of(id)];
     if (forms.rows != kNoValue) return forms.rows;

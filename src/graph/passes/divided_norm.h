@@ -1,5 +1,5 @@
-// The norm of gradients that ranks divide, shared by the passes shard_states, tensor_states and pipeline_states. Not thread-safe: changes a
-// graph.
+// Functions that divide the norm of all gradients among ranks. The passes shard_states, tensor_states and pipeline_states use them. Not
+// thread-safe: changes a graph.
 #pragma once
 
 #include <vector>

@@ -52,7 +52,7 @@ void share_bytes(Graph& graph) {
 Pass in_place_pass() {
   return {.name = "in_place",
           .numerics = Numerics::kPreserving,
-          .help = "lets an output take over the bytes of an operand that no later op reads",
+          .help = "lets an output overwrite an operand that no later op reads",
           .run = share_bytes};
 }
 

@@ -1,6 +1,6 @@
-// A pass takes a graph and changes it. The pass manager runs passes by name, with the verifier after each or after the last;
-// it can skip a pass, stop after one, and time and dump them. Passes know no device and no optimizer. Not
-// thread-safe.
+// A pass takes a graph and changes it. The pass manager runs passes by name, with the
+// verifier after each or after the last; it can skip a pass, stop after one, and time
+// and dump them. Passes do not depend on a device or an optimizer. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Pass {
   std::function<void(Graph&)> run;
 };
 
-// The value of stop_after that prevents all passes from running.
+// The value of PassOptions::stop_after that prevents all passes from running.
 inline constexpr std::string_view kStopAfterNone = "none";
 
 // Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
@@ -161,7 +161,7 @@ Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores in `dtype` the frozen weights that are only read by matrix products with activations of that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
-// of each sequence. A dropout that then works on fewer rows numbers its random draws by these rows.
+// of each sequence. A dropout op that then works on fewer rows draws random numbers by the indices of these rows, so that its mask changes.
 Pass unread_rows_pass();
 // fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();
@@ -218,7 +218,7 @@ struct Fp8Choice {
   bool keeps_weights = true;
 };
 Pass fp8_products_pass(Fp8Choice choice);
-// dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that are read from outside.
+// dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that code outside of the graph reads.
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
@@ -226,8 +226,8 @@ Pass accumulate_pass();
 // at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
 // the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
-// reduce_gradients_pass.cc: sums the gradients that ranks have computed from their own rows, in the same way. Requires: context_parallel has
-// run for the same number of ranks; reduce_gradients and shard_states run later.
+// reduce_gradients_pass.cc: sums, in buckets like reduce_gradients, the gradients that ranks have computed from their own rows. Requires:
+// context_parallel has run for the same number of ranks; reduce_gradients and shard_states run later.
 Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
@@ -238,7 +238,7 @@ struct ShardOptions {
   bool accumulates = false;
   // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
-  bool all_on_first = false;  // the first rank stores whole values, and the other ranks nothing
+  bool all_on_first = false;  // the first rank stores all elements, and the other ranks none
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer states of the weights that the pass tensor_parallel has divided, and computes the norm of
@@ -249,9 +249,10 @@ Pass tensor_states_pass(int64_t ranks);
 // all gradients of the model. `shared`: the names of these weights, or of their copies that the updates read. Requires: reduce_gradients
 // has run, if the mesh has several ranks on the data axis.
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
-// gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
-// and frees them after the last op of the block. `divided`: weights that another program of the plan divides.
-// kGatheredAgain: the backward pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
+// gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the
+// ranks, while the previous block computes, and frees them after the last op of the block.
+// `divided`: weights that the training program of the plan divides. kGatheredAgain: the backward
+// pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
 enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          GatheredWeights gathered = GatheredWeights::kGatheredAgain);
@@ -276,7 +277,7 @@ Pass reorder_pass(const Bucket& bucket);
 // gradient then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
-// in_place_pass.cc: an output takes over the bytes of an input whose last reader is the op.
+// in_place_pass.cc: an output of an op overwrites an input that no later op reads.
 Pass in_place_pass();
 // offload_activations_pass.cc: stores values of at least `least_bytes` that the forward pass saves for the backward pass in host memory
 // until the backward pass needs them. If `room` states the free memory of the device, values that fit stay on the device.

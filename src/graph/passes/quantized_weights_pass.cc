@@ -50,10 +50,9 @@ Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weig
   const auto scales = split_of_array(*whole.split, weight.num_scales, weight.parts);
   // With 8 bits, there is one scale per row.
   const bool has_scale_per_row = weight.num_codes == whole.split->whole_elements();
-  PLIMSOLL_CHECK(
-      codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
-      "the blocks of the quantized weight '{}' cannot be divided evenly among the ranks",
-      weight.name);
+  PLIMSOLL_CHECK(codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
+                 "the blocks of the quantized weight '{}' cannot be divided evenly among the ranks",
+                 weight.name);
   const Shape& shape = whole.type.shape;
   Arrays arrays{.weight = &weight, .values = {id}, .rows = shape[0].offset, .columns = shape[1].offset};
   const auto set = [&](ValueId array, DType dtype, int64_t count, const std::optional<TensorSplit>& split) {
