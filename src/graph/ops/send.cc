@@ -3,8 +3,7 @@
 // sent before to the same stage has arrived, copies x into `room`, and starts to send. {zero_tail} states that the rows after the last
 // token are zero, as they must be in a gradient.
 //
-// It runs on Queue::kCommunication. Autodiff does not differentiate
-// this op: a receive op gets the gradient of x from the other stage.
+// It runs on Queue::kCommunication. Autodiff does not differentiate this op: a receive op gets the gradient of x from the other stage.
 #include <fmt/format.h>
 
 #include <array>

@@ -19,9 +19,8 @@ namespace plimsoll {
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
 
-// Replaces the norm of the gradients that this rank stores, or that its data-parallel
-// group stores, by the norm of the gradients of all ranks along another axis of the
-// mesh. Each of these ranks stores other gradients, or other parts of them:
+// Replaces the norm of the gradients that this rank stores, or that its data-parallel group stores, by the norm over all ranks along
+// another axis of the mesh, each of which stores other gradients or other parts of them:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  own, _, bad = norm(g..); norms = norm(own) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)

@@ -249,10 +249,9 @@ Pass tensor_states_pass(int64_t ranks);
 // all gradients of the model. `shared`: the names of these weights, or of their copies that the updates read. Requires: reduce_gradients
 // has run, if the mesh has several ranks on the data axis.
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
-// gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the
-// ranks, while the previous block computes, and frees them after the last op of the block.
-// `divided`: weights that the training program of the plan divides. kGatheredAgain: the backward
-// pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
+// gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
+// and frees them after the last op of the block. `divided`: weights that the training program of the plan divides. kGatheredAgain: the
+// backward pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
 enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          GatheredWeights gathered = GatheredWeights::kGatheredAgain);

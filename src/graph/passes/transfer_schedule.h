@@ -75,9 +75,8 @@ struct TransferSchedule {
 // Returns the numbers of the updates in the order in which their copies to the device occur in the program.
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
-// Returns StateTransfer::ended of update `k`, counted from the start of the update's segment (forward pass, backward pass or optimizer)
-// instead of the start of the step: the number of updates of this segment whose states must be back on the host before the states of update
-// `k` are copied.
+// Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the step: the number
+// of updates of this segment whose states must be back on the host before the states of update `k` are copied.
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
                         size_t k);
 

@@ -110,8 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // Returns a value that keeps the operand `id` of an update from
-  // the run that computes it until the update in the next run.
+  // Returns a value that keeps the operand `id` of an update from the run that computes it until the update in the next run.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;
