@@ -12,7 +12,7 @@
 // The rows of w and of its bias are divided, part by part: the heads of queries, of keys and of values, or the gates and the values of a
 // gated unit. So are the columns of v. In the graph, these weights and the values that are computed between w and v have the shape of one
 // rank's part (Value::split). Every rank stores and computes all other values completely: the bias of v, the values that pass between
-// layers, and everything outside of the layers.
+// layers, and everything outside of the layers except the vocabulary.
 //
 // Adapters (models/lora.h) are divided like the weights that they adapt, and add one exchange of r numbers per row and adapter:
 //
