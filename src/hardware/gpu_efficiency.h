@@ -9,19 +9,19 @@
 //     results of the benchmark and of the profile), and 0.275 and 0.859 ms in tf32. In fp32 for 4 x 512: 30 and 19 TFLOP/s, measured
 //     by `train --profile`.
 //  3. Matrix products in fp32 and tf32, and the times of their tiles: a least-squares fit of the logarithms of the times of 23 steps.
-//     These are 1 x 512 with and without accumulation, with checkpointing, and with weights that are copied when they are used; 4, 8
-//     and 32 x 512; and short texts; in fp32, tf32, tf32x3, bf16 and fp16; also with LoRA and QLoRA. A product that does not fill the
-//     card runs on few multiprocessors and takes longer, the slower these are. The time of an op is estimated as sqrt(a^2 + b^2),
-//     where a is its time at these rates and b its minimum time.
+//     Their batches are 1 x 512 (with and without accumulation, with checkpointing, and with weights that are copied when they are
+//     used), 4, 8 and 32 x 512, and short texts, in fp32, tf32, tf32x3, bf16 and fp16, also with LoRA and QLoRA. A product that does
+//     not fill the GPU uses only some multiprocessors, so that it takes longer than at these rates. The time of an op is estimated as
+//     sqrt(a^2 + b^2), where a is its time at these rates and b its minimum time.
 //  4. The fraction for 16-bit products, and both minimum times: the same steps and the table of experiments in
-//     bench/results/h200-2026-11-23.md. The minimum time of an op that is not a product is determined by casts and dequantizations of
-//     weights, which are most frequent with copies at use and QLoRA. The minimum time of a product is determined by batches of 4 and 1.
-//     The fraction for products is determined by batches of 32, whose speed is limited by the card's power (434 to 451 samples/s on
-//     four hosts). PyTorch's products reached a fraction of 0.687 for 32 x 512.
+//     bench/results/h200-2026-11-23.md. Casts and dequantizations of weights determine the minimum time of an op that is not a product:
+//     they are most frequent with QLoRA and if weights are copied at use. Batches of 4 and 1 determine the minimum time of a product.
+//     Batches of 32, whose speed is limited by the power limit of the GPU (434 to 451 samples/s on four hosts), determine the fraction
+//     for products. PyTorch's products reached a fraction of 0.687 for 32 x 512.
 //
-// With these constants, the estimates of all 20 steps for which operations_test requires an error of at most 10 % have it, and 18
-// of them have an error of at most 5 %. The errors for the table of experiments are on its page. Other GPUs are assumed to reach
-// the same fractions; they were not measured.
+// operations_test requires that the estimates of 20 steps have errors of at most 10 %. With these constants all of them do, and 18
+// have errors of at most 5 %. bench/results/h200-2026-11-23.md states the errors for its table of experiments. Other GPUs are assumed to
+// reach the same fractions; they were not measured.
 #pragma once
 
 #include <algorithm>
@@ -82,18 +82,18 @@ constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
   return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
 }
 // The time in milliseconds between two consecutive copies on one queue. It was fitted to measurements of `bench --experiments` with
-// offloading: the run of BERT-large with the least memory makes 522 copies per step, and the run with exact master weights makes
-// 1472. On an H100 they took 12 and 22 % longer than the time that follows from the bytes alone, and on an H200 the first run took
-// 7 % longer. With this constant, the errors of the estimates are 9, 13 and 3 %.
+// offloading: the run of BERT-large with the least memory makes 522 copies per step, and a similar run with fp32 master weights
+// makes 1472. On an H100 their steps took 12 and 22 % longer than an estimate without this time, and on an H200 a step of the first
+// run took 7 % longer. With this constant, the errors of the three estimates are 9, 13 and 3 %.
 inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
 // The minimum time in milliseconds of an op that is launched as a part of a CUDA graph, including its launch. The first constant
 // applies to matrix products, and the second one to all other ops.
 inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
-// The minimum time in milliseconds of an Adafactor update of one module. It is fitted to a single measurement, whose cause was
-// not examined: the 102 updates of BERT-large during the backward pass took 9.2 ms longer on an H100 than the time for their
-// bytes (bench/results/h100-2026-11-25.md).
+// The minimum time in milliseconds of an Adafactor update of one module. It is fitted to a single measurement: the 102 updates of
+// BERT-large during the backward pass took 9.2 ms longer on an H100 than the time for their bytes (bench/results/h100-2026-11-25.md). The
+// reason is not known.
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
@@ -113,6 +113,6 @@ constexpr double gpu_least_product_ms(GpuPrecision precision, double m, double n
 }
 
 inline constexpr std::string_view kGpuEfficiencyProvenance =
-    "shares of them that an H200 reached on 2026-11-22 (bench/results)";
+    "fractions of these rates that an H200 reached on 2026-11-22 (bench/results)";
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// NVML's `used` memory (version 2) less the arena and the captured programs, on an H200 with driver 580 and CUDA 13.0: 528 to 533 MiB in
+// NVML's `used` memory (version 2) less the arena and the captured CUDA graphs, on an H200 with driver 580 and CUDA 13.0: 528 to 533 MiB in
 // runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the CUDA context alone is 527. The constant adds an allowance for
 // library kernels that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;

@@ -28,7 +28,7 @@ enum class LinkExchange : uint8_t {
 };
 // Returns the name in files: "gloo", "mapped_memory", "nccl", "nccl_without_p2p".
 std::string_view link_exchange_name(LinkExchange exchange);
-// Returns the name for people: "Gloo", "mapped memory", "NCCL", "NCCL without P2P".
+// Returns the name for messages to the user: "Gloo", "mapped memory", "NCCL", "NCCL without P2P".
 std::string_view describe_link_exchange(LinkExchange exchange);
 
 // Returns the bytes that each rank sends per byte of data: 2 (n - 1) / n for all_reduce, (n - 1) / n for reduce_scatter and

@@ -1,13 +1,13 @@
 // The tuning table: the cuBLASLt algorithm that a run uses for each matrix product, as measured on a GPU. Pure data and an input of the
-// plan: runs with the same table compute the same bits. exec/ measures it. It is stored in a folder of the user and in every checkpoint,
-// and is read again when a run resumes.
+// plan: runs with the same table compute the same bits. The code in src/exec measures it. It is stored in a folder of the user and in every
+// checkpoint, and is read again when a run resumes.
 //
 // Memory planning does not depend on it: every algorithm in the table works within the common workspace of all matrix products, so the
 // plan's memory is the same with any table and without one.
 //
 // Invariants:
-// 1. An algorithm is the library's own serialized choice. It is valid for the version of the library and the kind of GPU that the table
-// names. Tables of other versions or GPUs are not used.
+// 1. The bytes of an algorithm are cuBLASLt's own representation of it (cublasLtMatmulAlgo_t). They are valid for the version of the
+// library and the kind of GPU that the table names. Tables of other versions or GPUs are not used.
 // 2. A matrix product without an entry, or with an entry that the library refuses, uses the library's first choice.
 // 3. Converting a value to text and back is exact.
 //

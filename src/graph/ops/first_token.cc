@@ -1,7 +1,7 @@
-// first_token(x, cu_seqlens) {last}: y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads, or, if {last} is 1,
-// x[cu_seqlens[b + 1] - 1], the row that a decoder's classifier reads; zero for an empty sequence. With {last} = 1 the op can select any
-// rows in ascending order, if the input "cu_seqlens" contains the ends of other ranges of rows than the sequences. A loss selects the rows
-// with a label in this way: y_LC.
+// first_token(x, cu_seqlens) {last}: y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads, or, if {last} is 1, x[cu_seqlens[b + 1]
+// - 1], the row that a decoder's classifier reads; zero for an empty sequence. With {last} = 1 the op can select any rows in ascending
+// order: the input "cu_seqlens" may contain other boundaries than those of sequences, and the op selects the row before each boundary
+// except the first. A loss selects its L rows with a label in this way: y_LC.
 //
 // first_token_bwd(d_y, cu_seqlens) {last}: d_x_TC, which is zero except on those rows.
 #include <array>

@@ -1,5 +1,5 @@
 // gather_rows(x) {ranks, axis="tensor", sums_gradient, peers?}: y_TC, whose r-th of {ranks} equal parts of rows is x of rank r of a
-// tensor-parallel group. The rows of x are T / ranks. Every rank gets the same bits. It runs on the queue of communication, as all_reduce
+// tensor-parallel group. The rows of x are T / ranks. Every rank gets the same bits. It runs on Queue::kCommunication (op.h), as all_reduce
 // does. Source: the operator g of Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv 2205.05198,
 // section 4.2.2.
 //
@@ -7,7 +7,7 @@
 // gradient is then the sum of d_y over the ranks: d_x = own_rows(reduce_scatter(d_y)). With {sums_gradient=0} every rank computes the same
 // function of y, so that d_y is already the gradient of the common loss: d_x = own_rows(d_y).
 //
-// The backward pass gathers x again instead of keeping y, which has as many times the bytes of x as there are ranks.
+// The backward pass gathers x again instead of keeping y, because y has {ranks} times as many bytes as x.
 #include <array>
 
 #include "graph/ops/collective_op.h"

@@ -2,11 +2,12 @@
 // 1 if all of them and the loss are finite, else 0; first_bad_1, with {names_bad}: the number of the first gradient
 // that is not finite, counted from 0, or -1.
 //
-// With {ranks, axis?}, several ranks compute the norm together. The op of a rank reads the rank's slice of each gradient (RankSlices), its
-// part of a gradient that a tensor-parallel group divides (Value::split), or the gradients of its pipeline stage. The outputs norm and
-// first_bad then have one element per rank of the axis, and the op writes only the element of its own rank. With {ranks, tensor_ranks},
-// data-parallel ranks divide gradients of which each tensor-parallel rank has a part: the op reads its slice of this part. Of a gradient
-// that all ranks of the tensor-parallel group have, it reads a part of its slice.
+// With {ranks, axis?}, several ranks compute the norm together. On each rank the op reads the rank's slice of each gradient (RankSlices),
+// the rank's part of a gradient that a tensor-parallel group divides (Value::split), or the gradients of the rank's pipeline stage. The
+// outputs norm and first_bad then have one element per rank of the axis, and the op writes only the element of its own rank. With {ranks,
+// tensor_ranks}, both data-parallel and tensor-parallel ranks divide the gradients. If a tensor-parallel rank stores a part of a gradient,
+// the op reads its data-parallel slice of this part. If each tensor-parallel rank stores the complete gradient, the op reads one of
+// {tensor_ranks} parts of its data-parallel slice.
 //
 // clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
 // (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is

@@ -1,13 +1,13 @@
-// linear_class_sums(x_BH, w_KH, bias_K?, labels_B) {the attributes of class_sums, chunk_rows}: class_sums of the logits x w^T + bias of
-// the classes of a rank. As in linear_cross_entropy.cc, logits of chunk_rows rows exist at a time, in scratch, and the ops of the backward
-// pass compute them again.
+// linear_class_sums(x_BH, w_KH, bias_K?, labels_B) {the attributes of class_sums, chunk_rows}: the op class_sums (class_sums.cc), applied
+// to the logits x w^T + bias of the classes that this rank stores. As in linear_cross_entropy.cc, the logits of only chunk_rows rows exist
+// at a time, in scratch memory, and the ops of the backward pass compute them again.
 //
 // linear_class_sums_bwd(x, w, bias?, labels, d_sums): d_x_BH, this rank's term of the gradient of x.
 //
-// linear_class_sums_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, as linear_cross_entropy_grad.
+// linear_class_sums_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, computed as by linear_cross_entropy_grad.
 //
-// linear_class_sums_gradients(the inputs of grad): d_x, d_w and d_bias, from logits that are computed once. The pass loss_with_gradients
-// emits it.
+// linear_class_sums_gradients(the inputs of linear_class_sums_grad): d_x, d_w and d_bias, from logits that are computed once. The pass
+// loss_with_gradients emits it.
 #include <array>
 
 #include "graph/ops/linear_loss.h"
@@ -38,7 +38,7 @@ void expect_sum_gradients(const OpView& op) {
                   op, "the inputs of linear_class_sums, d_sums[B,S], into_w, into_bias, flag");
 }
 
-// Returns the attributes of class_sums from the attributes of an op of this file, without chunk_rows.
+// Returns the attributes that the op class_sums needs, taken from the attributes of an op of this file.
 Attributes class_sums_attributes(const Attributes& of_op) {
   Attributes attributes = class_loss_attributes(of_op);
   attributes.set(kTensorRanks, of_op.integer(kTensorRanks));

@@ -1,18 +1,18 @@
 // linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows, counts_correct}: the loss of a classifier,
-// computed together with the classifier's last matrix product: softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a
-// time, in scratch; the backward ops recompute the logits of each chunk. Logits are rounded to the type of x, as a separate matrix product
-// would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is count_correct(logits, labels).
-// With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
+// computed together with the classifier's last matrix product: softmax_cross_entropy(x w^T + bias). The logits of only chunk_rows rows
+// exist at a time, in scratch memory; the backward ops recompute the logits of each chunk. Logits are rounded to the type of x, as a
+// separate matrix product would round them, and the loss is computed in fp32 at least. If {counts_correct} is 1, a second output is
+// count_correct(logits, labels). With {z_loss}, as for softmax_cross_entropy, the second output is the z-loss instead.
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
-// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, summed over chunks in their
-// own type; d_w has the type {gradient_dtype}, or that of w. It is a separate op, although both recompute the logits, because the gradient
-// of the weight is larger than the logits if B < H: a separate op can run when the activations are no longer live.
+// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K. Their sums over the chunks are kept in the types of
+// these outputs; d_w has the type {gradient_dtype}, or that of w. It is a separate op, although both recompute the logits, because the
+// gradient of the weight is larger than the logits if B < H: a separate op can run when the activations are no longer live.
 //
-// linear_cross_entropy_with_gradients(the inputs of grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and d_bias, from logits
-// that are computed once. The pass loss_with_gradients emits it; an output that nothing reads takes no memory and is not
-// computed, which the attributes state for the estimate of time.
+// linear_cross_entropy_with_gradients(the inputs of linear_cross_entropy_grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and
+// d_bias, from logits that are computed once. The pass loss_with_gradients emits it. An output that no op reads takes no memory and is not
+// computed. The attributes tell the estimate of the op's time whether d_x and d_w are computed.
 //
 // Rows are sequences or tokens. Unused tail rows have no label, so that the gradients of their logits are zero: d_x is zero
 // there, and they add nothing to d_w and d_bias.

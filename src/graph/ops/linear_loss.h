@@ -15,7 +15,7 @@ namespace plimsoll {
 struct LinearLossOp {
   enum In { kX, kW, kBias };
 
-  // Returns the FLOPs of x w^T over all rows of a bucket. Each matrix product of the backward pass has the same number.
+  // Returns the FLOPs of x w^T for a batch of the size `bucket`. Each matrix product of the backward pass has the same number of FLOPs.
   static double product_flops(const OpView& op, const Bucket& bucket) {
     return 2.0 * static_cast<double>(op.in_shape(kX).elements(bucket)) *
            static_cast<double>(op.in_shape(kW)[0].at(bucket));
@@ -35,7 +35,7 @@ struct LinearLossOp {
     const int64_t later = std::max<int64_t>(0, (rows + chunk - 1) / chunk - 1);
     return static_cast<double>(later * op.input(kW).bytes(bucket));
   }
-  // Emits x w^T + bias in the type of x, and a cast to fp32 if that type has 16 bits. Returns the input of the loss.
+  // Emits x w^T + bias in the type of x, and a cast to fp32 if that type has 16 bits. Returns the logits that the loss reads.
   static ValueId emit_logits(Graph& graph, const Op& op) {
     const ValueId product =
         emit(graph, matmul_op(), {op.inputs[kX], op.inputs[kW], op.inputs[kBias], kNoValue, kNoValue},

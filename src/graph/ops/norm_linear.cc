@@ -1,7 +1,7 @@
-// norm_linear(x_TK, w_NK, bias_N?, residual_TK?, norm_bias_K?, gain_K, beta_K?) {eps, norm, end, activation}: s = x + norm_bias +
-// residual; h = norm(s); z = h w^T + bias; y = z, f(z) or f(z[:, :F]) z[:, F:], as {end} says: the beginning of a sub-layer that
-// normalizes its input (pre-norm) in one op. Outputs y_TN or, for a gated unit, y_T(N/2), and s_TK if there is a residual. {norm}
-// and {end} are names of base/fused_layer.h, and {activation} names f as in ops/activation_op.h. Only for programs without gradients: h and z are not written.
+// norm_linear(x_TK, w_NK, bias_N?, residual_TK?, norm_bias_K?, gain_K, beta_K?) {eps, norm, end, activation}: s = x + norm_bias + residual;
+// h = norm(s); z = h w^T + bias; y = z, f(z) or f(z[:, :F]) z[:, F:], depending on {end}. This is the beginning of a sub-layer of a
+// pre-norm model, in one op. Outputs y_TN or, for a gated unit, y_T(N/2), and s_TK if there is a residual. {norm} and {end} are names of
+// base/fused_layer.h, and {activation} names f as in ops/activation_op.h. Only for programs without gradients: h and z are not written.
 #include <array>
 
 #include "graph/ops/activation_op.h"

@@ -47,7 +47,7 @@ constexpr size_t index_of(Queue queue) {
   return static_cast<size_t>(queue);
 }
 
-// Floating-point operations, and bytes read plus bytes written, of one run of the op with a batch that fills its bucket.
+// Floating-point operations, and bytes read plus bytes written, of one run of the op with the largest batch that the bucket permits.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -88,8 +88,8 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
-  // The operand tables. Row i describes input i, unless the table has a row that can occur several times. Outputs are in the order of their
-  // rows, and a conditional output that does not exist has no position.
+  // Return the operand tables. Row i describes input i, unless the table has rows whose operands can occur several times (kRepeated). The
+  // outputs of an op are in the order of their rows, and a conditional output that the op does not have leaves no gap.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
   // Returns the row of the table that describes input i of this op, or output i.
@@ -145,14 +145,14 @@ class OpSchema : public OpDef {
   // row: finite if the inputs are finite. Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
-  // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
-  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. If the op runs on fewer rows, its random draws are numbered by these rows.
+  // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands without rows: f(x)[r]
+  // = f(x[r]) for any choice of rows r. If the op runs on fewer rows, it draws random numbers by the indices of these rows.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;
   }
 
-  // Returns the inputs whose bytes output i may take over if no op reads them later.
+  // Returns the inputs that output i may overwrite if no later op reads them.
   virtual std::vector<int> may_overwrite(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

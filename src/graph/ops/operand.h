@@ -11,19 +11,19 @@ namespace plimsoll {
 // How often an operand occurs in one op.
 enum class Presence : uint8_t {
   kRequired,  // the operand occurs exactly once
-  kOptional,  // its position in the list always exists, and contains kNoValue if the operand is absent
-  // Once or not at all; if absent, it has no position in the list. The attributes or the length of the list tell which.
+  kOptional,  // always has a position among the op's inputs, which contains kNoValue if it is absent
+  // Once or not at all; an absent operand has no position. The attributes or the number of operands tell whether it is present.
   kTrailing,
-  // Once or more; adjacent rows with this presence repeat as a group: ids_0, table_0, ids_1, table_1.
+  // Once or more. Adjacent rows with this presence repeat as a group: ids_0, table_0, ids_1, table_1.
   kRepeated,
 };
 
 // How an op uses an input.
 enum class InputRole : uint8_t {
   kData,
-  kInto,             // the value that an output accumulates into, and whose bytes that output takes
+  kInto,             // the value that an output is added to; the sum overwrites it
   kAccumulateFlag,   // i32[1]: 0 overwrites the kInto inputs, 1 adds to them
-  kReplaced,         // an output is a new version of this value and takes its bytes
+  kReplaced,         // an output is a new version of this value and overwrites it
   kRandomState,      // i64[2]: seed and number of the micro-batch
   kSequenceOffsets,  // i32[B+1]: the first row of each sequence, and the number of real rows at the end
   kNumSequences,     // i32[1]: the number of real rows of a value with a row per sequence
@@ -38,7 +38,7 @@ struct InputOperand {
   std::string_view name;
   Presence presence = Presence::kRequired;
   InputRole role = InputRole::kData;
-  int output = kNoOutput;  // for kInto and kReplaced: the index of the output that takes the bytes
+  int output = kNoOutput;  // for kInto and kReplaced: the index of the output that overwrites this input
 
   static constexpr InputOperand required(int index, std::string_view name) {
     return {.index = index, .name = name};

@@ -385,8 +385,8 @@ struct ExchangeHeadsOp {
   enum Out { kY };
   static bool is_to_heads(const Attributes& attributes) { return attributes.word("to") == "heads"; }
 };
-// Returns the attributes of an exchange between the rows of each rank and the heads of each rank. The columns of a row are `first` columns of
-// queries, and then `others` columns each of keys and of values.
+// Returns the attributes of exchange_heads, by which each rank exchanges its rows for all rows of its heads, or back. A row consists of
+// `first` columns of queries, and then of `others` columns each of keys and of values.
 Attributes exchange_heads_attributes(int64_t ranks, int64_t first, int64_t others, bool to_heads);
 // Tells how the gradients that the ranks compute for gathered rows are related: kPart if the gradient is the sum of the ranks' results,
 // kWhole if every rank computes the whole gradient.
@@ -514,7 +514,7 @@ ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
 // Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
-// Emits the sum of a value over the ranks of a tensor-parallel group, in the bytes of the value.
+// Emits the sum of a value over the ranks of a tensor-parallel group. The sum overwrites the value.
 ValueId emit_tensor_sum(Graph& graph, ValueId x, int64_t ranks);
 // Emits own_rows, which selects the rows of this rank from a value that every rank has.
 ValueId emit_own_rows(Graph& graph, ValueId x, int64_t ranks);

@@ -1,9 +1,9 @@
 // The ops of decoding with a KV cache (kernels/attention/paged_attention.h has the formulas). M is the largest number of pages of a
 // sequence, P the number of pages of S tokens, G the number of heads of keys and values.
 //
-// append_kv(qkv, cu_seqlens, page_table, lengths, copy_from?, cache) {heads, kv_heads?}: writes k and v of the rows of qkv_T((H+2G)D)
-// into the pages of cache_P2S(GD), a persistent value of which the output is a new version. page_table_BM, lengths_B and copy_from_B
-// are i32 inputs.
+// append_kv(qkv, cu_seqlens, page_table, lengths, copy_from?, cache) {heads, kv_heads?}: writes k and v of the rows of qkv_T((H+2G)D) into
+// the pages of cache_P2S(GD), a persistent value that the op updates in place: the output is its new version. page_table_BM, lengths_B and
+// copy_from_B are i32 inputs.
 //
 // paged_attention(qkv, cu_seqlens, page_table, lengths, cache) {heads, kv_heads?, window?, scale}: o_T(HD), the attention of each row to
 // the tokens of its sequence up to itself, which are in the pages. Zero on tail rows. Neither op has a gradient.
@@ -19,7 +19,7 @@ int64_t kv_heads_of(const OpView& op) {
   return op.attributes().integer_or("kv_heads", op.attributes().integer("heads"));
 }
 
-// Checks the operands that append_kv and paged_attention have in common, which have the positions of PagedAttentionOp in both.
+// Checks the operands that both append_kv and paged_attention have. Their positions are those of PagedAttentionOp in both ops.
 void expect_paged_operands(const OpView& op, const ValueType& cache) {
   using In = PagedAttentionOp;
   const int64_t heads = op.attributes().integer("heads");
@@ -90,8 +90,8 @@ class PagedAttention final : public OpSchema, private PagedAttentionOp {
     const int64_t head_dim = op.in_shape(kQkv)[1].offset / (heads + 2 * kv_heads_of(op));
     return {{op.input(kQkv).type.dtype, Shape{kDimT, heads * head_dim}}};
   }
-  // The number of tokens of a sequence in the cache is limited by the width of the page table, and not by the sizes of the batch (the
-  // bucket).
+  // The number of tokens of a sequence in the cache is limited by the width of the page table, and not by the sizes of the batch for which
+  // the program is compiled (the bucket).
   double flops(const OpView& op, const Bucket& bucket) const override {
     const double outputs = static_cast<double>(op.out_shape(kO).elements(bucket));
     return 4.0 * outputs * longest(op, op.attributes().integer_or("window", 0));

@@ -1,9 +1,9 @@
-// quantize_fp8(x, known?, into_q?, into_q_t?, into_scale?, flag?, cu_seqlens?) {format}: x[T,C] as 8-bit floating point with one
-// scale: codes q[T,C], the same codes transposed, q_t[C,T], and scale[2], whose first element times a code is the number;
-// kernels/quantization/quantize_fp8.h has the formulas. With `known`, the scale of an earlier op for the same x, only the codes
-// are computed again. The outputs persist across micro-batches if `into` inputs are given; the op then keeps them unless the flag
-// is 0. With cu_seqlens, rows that are no tokens do not count, and their codes are 0. The op has no gradient: it is emitted when the
-// program has been differentiated.
+// quantize_fp8(x, known?, into_q?, into_q_t?, into_scale?, flag?, cu_seqlens?) {format}: x[T,C] as 8-bit floating point with one scale:
+// codes q[T,C], the same codes transposed, q_t[C,T], and scale[2], whose first element times a code is the number;
+// kernels/quantization/quantize_fp8.h has the formulas. With `known`, the scale of an earlier op for the same x, only the codes are
+// computed again. The outputs persist across micro-batches if `into` inputs are given; the op then computes them only if the flag is 0.
+// With cu_seqlens, rows that are no tokens do not count, and their codes are 0. The op has no gradient: it is emitted when the program has
+// been differentiated.
 #include <array>
 
 #include "graph/ops/ops.h"

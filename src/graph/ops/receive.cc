@@ -1,7 +1,7 @@
 // receive() {from, dtype, shape, axis, zero_tail?}: y = the value that the stage {from} of a pipeline sends next. {shape} is the text of the
 // dimensions, separated by "x": "Tx384". With {zero_tail} the rows after the last token are zero.
 //
-// It runs on the queue of communication.
+// It runs on Queue::kCommunication (op.h).
 #include <algorithm>
 #include <array>
 #include <optional>

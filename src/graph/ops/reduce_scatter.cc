@@ -1,8 +1,8 @@
-// reduce_scatter(x_0 .. x_n-1) {ranks, block, axis?, peers?}: y_i is in the bytes of x_i, and its slice of this rank (RankSlices) equals the
-// same slice of the sum of x_i over the ranks of an axis of the mesh (slice.h). The other elements of y_i are undefined. All operands have
-// one type of element. It runs on the queue of communication, as all_reduce does.
+// reduce_scatter(x_0 .. x_n-1) {ranks, block, axis?, peers?}: y_i overwrites x_i. The slice of y_i that belongs to this rank (RankSlices,
+// slice.h) contains this slice of the sum of x_i over the ranks of an axis of the mesh. The other elements of y_i are undefined. All
+// operands have the same element type. The op runs on Queue::kCommunication (op.h), as all_reduce does.
 //
-// Gradient: d_x_i = d_y_i, as for all_reduce. The op own_rows, which reads y, gathers d_y from all ranks.
+// Gradient: d_x_i = d_y_i. The gradient of own_rows, which is the op that reads y_i, has gathered d_y_i from all ranks.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"

@@ -1,9 +1,9 @@
-// rms_norm(x_TN, gain_C, second_gain_C?, residual_TN?) {eps, heads, second_heads}: divides each of the first {heads} vectors of C elements of
-// a row by its root mean square and multiplies it by gain (Zhang and Sennrich, arXiv 1910.07467); the next {second_heads}
-// vectors have second_gain, and the elements after them are copied. A norm of whole rows has one vector of C = N elements.
-// rstd_T(H) keeps the inverse of each root for the backward pass. With a residual, the op normalizes s = x + residual, and s_TN is the
-// third output, which later ops read: the end of a sub-layer whose successor normalizes its input (pre-norm). With {tensor_ranks}, each
-// rank of a tensor-parallel group has some of the vectors, and the gradients of the gains are sums over the ranks.
+// rms_norm(x_TN, gain_C, second_gain_C?, residual_TN?) {eps, heads, second_heads}: divides each of the first {heads} vectors of C elements
+// of a row by its root mean square and multiplies it by gain (Zhang and Sennrich, arXiv 1910.07467); the next {second_heads} vectors have
+// second_gain, and the elements after them are copied. A norm of whole rows has one vector of C = N elements. rstd_T(H) keeps the inverse
+// of each root for the backward pass. With a residual, the op normalizes s = x + residual, and s_TN is the third output, which later ops
+// read: in a pre-norm model, s is the residual stream, to which the next sub-layer adds its result. With {tensor_ranks}, each rank of a
+// tensor-parallel group has some of the vectors, and the gradients of the gains are sums over the ranks.
 //
 // rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?, d_sum_term?): x is s if there is a residual;
 // d_sum_term is the gradient of s that comes from its other readers; kernels/layer_norm/rms_norm.h has the

@@ -1,9 +1,9 @@
-// send(x, room) {to, axis, zero_tail?}: sends x to the stage {to} of a pipeline, where a receive takes it. y = x, in the persistent buffer
-// `room`, whose bytes must not change until x has arrived, which may be several runs later. The op waits until the value that was sent
-// before to the same stage has arrived, copies x into `room`, and starts to send. {zero_tail} states that the rows after the last token are
-// zero, as they must be in a gradient.
+// send(x, room) {to, axis, zero_tail?}: sends x to the stage {to} of a pipeline, where an op `receive` returns it. y = x, in the persistent
+// buffer `room`, whose bytes must not change until x has arrived, which may be several runs later. The op waits until the value that was
+// sent before to the same stage has arrived, copies x into `room`, and starts to send. {zero_tail} states that the rows after the last
+// token are zero, as they must be in a gradient.
 //
-// It runs on the queue of communication. Autodiff does not differentiate this op: a receive op gets the gradient of x from the other stage.
+// It runs on Queue::kCommunication. Autodiff does not differentiate this op: a receive op gets the gradient of x from the other stage.
 #include <fmt/format.h>
 
 #include <array>

@@ -46,8 +46,8 @@ void set_mesh_axis(Attributes& attributes, MeshAxis axis) {
 Shape shape_of(const Slice& slice, const Shape& whole) {
   PLIMSOLL_CHECK(
       whole.rank() >= 1 && !whole.depends_on_bucket(),
-      "only a value with at least one dimension, and of a size that does not depend on the size of the "
-      "batch, can be sliced by rows, but this one has {} dimensions and depends on it: {}",
+      "a value that is sliced by rows must have at least one dimension and a size that does not depend on "
+      "the batch, but this one has {} dimensions, and depends on the batch: {}",
       whole.rank(), whole.depends_on_bucket());
   std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
   const int64_t rows = dims[0].offset;

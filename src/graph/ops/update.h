@@ -18,12 +18,12 @@
 namespace plimsoll {
 
 // An op that updates a list of parameters in place. Its inputs are four scalars (learning rate, step, clip coefficient, finite), and then
-// for each parameter: the parameter, its gradient, its optimizer states, and, with the attribute `copies`, a 16-bit copy that the update
-// writes too. A bf16 parameter that has neither a copy nor a lower half is rounded stochastically with noise from the attributes noise_seed
-// and noise_site, and so are the states for which the op requests it. Outputs are the new versions of all values except the gradient. With
-// the attributes of a slice (slice.h) the op has one parameter and updates only that slice; each of its operands is whole or only the
-// slice. With the attribute `ranks` each rank updates its slice of every parameter; the states are divided among the ranks
-// (Value::divided), and the other operands are divided or whole.
+// for each parameter: the parameter, its gradient, its optimizer states, and with the attribute `copies` a 16-bit copy, with `split` the
+// lower 16 bits of fp32 values whose upper 16 bits are in the parameter. The update writes this last operand too. Without it, a bf16
+// parameter is rounded stochastically with noise from the attributes noise_seed and noise_site, and so are the states for which the op
+// requests it. Outputs are the new versions of all values except the gradient. With the attributes of a slice (slice.h) the op has one
+// parameter and updates only that slice; each of its operands is whole or only the slice. With the attribute `ranks` each rank updates its
+// slice of every parameter; the states are divided among the ranks (Value::divided), and the other operands are divided or whole.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -100,20 +100,20 @@ class Update : public OpSchema, public UpdateOp {
   virtual bool is_element_wise() const { return false; }
   // Returns true if slices of the parameters (RankSlices) can be updated separately, each with its own part of the states.
   virtual bool can_be_sharded(const OpView&) const { return false; }
-  // Returns true if operand k of a parameter is an optimizer state, and not the parameter, its gradient, its copy or its lower halves.
+  // Returns true if operand k of a parameter is an optimizer state, and not the parameter, its gradient, copy or lower 16 bits.
   bool is_state(const OpView& op, int k) const { return k >= 2 && k < values_per_parameter(op) - copies(op); }
   // Returns the number of elements of the state at position k of the operands of a parameter with `elements` elements.
   virtual int64_t numbers_in_state(const OpView&, int /*k*/, int64_t elements) const { return elements; }
   // Returns the number of operands per parameter: the parameter, its gradient, its states, and its copy if it has one.
   int stride(const OpView& op) const { return values_per_parameter(op); }
-  // Returns the number of array elements per parameter element in the operand at position k of a parameter: 2 for the lower halves, which
-  // are stored as bytes, and 1 for all others.
+  // Returns the number of array elements per parameter element in the operand at position k of a parameter: 2 for the lower 16 bits of fp32
+  // values, which are stored as bytes, and 1 for all others.
   static int64_t numbers_per_element(const OpView& op, int k) {
     return op.attributes().integer_or("split", 0) != 0 && kParameter + k + 1 == op.num_inputs() ? 2 : 1;
   }
 
  protected:
-  // Returns 1 if the last operand of a parameter is its 16-bit copy or its lower half, and 0 otherwise.
+  // Returns 1 if the last operand of a parameter is its 16-bit copy or the lower 16 bits of its values, and 0 otherwise.
   static int copies(const OpView& op) {
     return op.attributes().integer_or("copies", 0) != 0 || op.attributes().integer_or("split", 0) != 0 ? 1
                                                                                                        : 0;

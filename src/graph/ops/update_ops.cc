@@ -14,11 +14,11 @@ namespace {
 
 // The op of an optimizer with floating-point states in the shape of the parameter (AdamW, SGD, Lion, Adagrad):
 //   NAME(lr, step, clip, finite, p_0, g_0, states of p_0..., p_1, ...) {constants..., weight_decay}
-// The formula, its source and the constants are in the contract of the kernel, kernels/optimizer/NAME.h. SGD has its
-// state only if momentum > 0. Outputs are new versions of the same bytes: p' and the states of each parameter. If finite
-// is 0, nothing is written. With {copies} each parameter has one more operand, a 16-bit copy of p', which the update writes too. With
-// {split} (AdamW) p is bf16 and each parameter has one more operand, u8[2 n]: the lower halves of the fp32 numbers whose upper halves are
-// in p (base/split_f32.h). The update writes both halves.
+// The formula, its source and the constants are in the kernel's header, kernels/optimizer/NAME.h. SGD has its state only if momentum > 0.
+// Outputs are new versions of the same bytes: p' and the states of each parameter. If finite is 0, nothing is written. With {copies} each
+// parameter has one more operand, a 16-bit copy of p', which the update writes too. With {split} (AdamW) p is bf16 and each parameter has
+// one more operand, u8[2 n]: the lower halves of the fp32 numbers whose upper halves are in p (base/split_f32.h). The update writes both
+// halves.
 class PlainUpdate final : public Update {
  public:
   explicit PlainUpdate(const OptimizerRow& row) : row_(row) {}

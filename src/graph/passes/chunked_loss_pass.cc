@@ -20,7 +20,7 @@ constexpr int64_t kTileRows = 16;
 
 // Runs on a forward graph. The fused op replaces the classifier's last matrix product, a cast of its result, the loss and the count of
 // correct predictions. It has the inputs of these ops and is inserted at the position of the loss. If the ranks of a tensor-parallel group
-// divide the classes, class_sums is fused instead of the loss.
+// divide the classes, the op class_sums, whose results the ranks exchange, is fused instead of the loss.
 class ChunkedLoss {
  public:
   ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes, const Bucket& usual)

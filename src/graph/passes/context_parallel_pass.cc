@@ -1,6 +1,6 @@
-// Divides the rows of all activations among the ranks of a group, which read the same batch and have whole weights (context parallelism in
-// the form of DeepSpeed-Ulysses: Jacobs et al., arXiv 2309.14509). Rank r of n has the r-th of n equal parts of the T rows of a bucket, and
-// only attention sees all rows, of 1 / n of the heads:
+// Divides the rows of all activations among the ranks of a group, which read the same batch and store complete weights (context parallelism
+// in the form of DeepSpeed-Ulysses: Jacobs et al., arXiv 2309.14509). Rank r of n has the r-th of n equal parts of the T rows. Only
+// attention reads all T rows, and only for 1 / n of the heads:
 //
 //   x = embedding_sum(cu, ids, table)      ->  x = embedding_sum(own_starts, ids, table)              x, ids: T / n rows
 //   q = matmul(x, w)                       ->  q = matmul(x, w)                                       q: T / n rows
@@ -10,12 +10,13 @@
 //   loss = nll(log_p, labels, denominator) ->  loss = nll(..); loss.sum = all_reduce(loss)            of T / n rows
 //   f = first_token(x, cu)                 ->  f = first_token(gather_rows(x) {sums_gradient=0}, cu)
 //
-// The host writes only the rows of a rank into ids, positions and labels, and into own_starts the sequences among these rows. An op that
-// neither works row by row nor adds up rows of a loss, such as the choice of the row that a classifier reads, reads gathered rows; every
-// rank then computes the same values, and the same gradients of the weights that read them.
+// The host writes only the rows of a rank into ids, positions and labels, and writes into own_starts where the sequences start among these
+// rows. An op that neither works row by row nor adds up the losses of rows, such as first_token, reads rows that gather_rows has gathered
+// from all ranks; every rank then computes the same values, and the same gradients of the weights that are multiplied with them.
 //
-// A random draw of dropout has the number that the element has in the value of all ranks. The gradients of weights that ops on T / n rows
-// read are parts, which the pass context_gradients sums. The pass runs on a forward graph.
+// Dropout draws the random number of an element by the element's index among the rows of all ranks, so that its mask does not depend on n.
+// From T / n rows each rank computes only one term of the gradient of a weight; the pass context_gradients sums these terms. The pass runs
+// on a forward graph.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -40,14 +41,14 @@ class ContextParallel {
   }
 
  private:
-  // The values that contain all rows of a value of the graph, and the rows of this rank. At least one of them exists for a value of tokens
-  // that an op produces.
+  // For a value of the original graph: the value with all of its rows, and the value with only the rows of this rank. At least one of the
+  // two exists if the value has a row per token and an op produces it.
   struct TokenForms {
     ValueId whole = kNoValue;
     ValueId rows = kNoValue;
   };
 
-  // Returns true if a value of the original graph has one row per token of the bucket.
+  // Returns true if a value of the original graph has one row per token.
   bool has_tokens(ValueId id) const {
     if (id == kNoValue) return false;
     const Shape& shape = graph_.value(id).type.shape;
@@ -94,7 +95,7 @@ class ContextParallel {
     const bool sums = adds_up_rows(op);
     for (ValueId& id : op.outputs) {
       if (sums) continue;
-      // The host reads all rows of an output.
+      // The host reads all rows of an output, so the rows of all ranks are gathered.
       const bool is_read = graph_.value(id).storage == Storage::kOutput;
       const ValueId rows = is_read ? new_value_like(id, "rows", Storage::kTransient) : id;
       forms_[index_of(id)].rows = rows;
@@ -150,7 +151,7 @@ class ContextParallel {
     append(std::move(sum));
   }
 
-  // Returns the rows of this rank. The host writes only these rows of an input.
+  // Returns the rows of this rank. The host writes only these rows of an input, so an input gets the shape of these rows.
   ValueId rows_of(ValueId id) {
     TokenForms& forms = forms_[index_of(id)];
     if (forms.rows != kNoValue) return forms.rows;
@@ -217,7 +218,7 @@ Pass context_parallel_pass(int64_t ranks) {
   return {
       .name = "context_parallel",
       .numerics = Numerics::kChanging,
-      .help = "divides the rows of all activations among ranks, which exchange them for heads at attention",
+      .help = "divides the rows of all activations among ranks, except in attention, whose heads it divides",
       .needed_for = "--cp_size above 1",
       .run = [ranks](Graph& graph) {
         if (ranks > 1) ContextParallel(graph, ranks).run();

@@ -65,7 +65,7 @@ TEST(ContextParallel, DividesTheRowsOfAllButAttention) {
 )");
 }
 
-// The gradients of exchanges are the inverse exchanges. Gradients of weights are sums over the ranks, which one op adds up.
+// The gradient of each exchange_heads is the inverse exchange. Gradients of weights are sums over the ranks, which one op adds up.
 TEST(ContextParallel, SumsTheGradientsOfWeights) {
   Graph graph = testing::after_pass(kTokenLayer, context_parallel_pass(2));
   add_backward(graph, graph.newest(graph.find("loss")),

@@ -42,7 +42,7 @@ class DelayGradients {
         exchange_ms_(options.exchange_ms(graph)),
         is_delayed_(ops_.size(), false) {}
 
-  // Returns the new order of the positions, or nothing if no op is delayed.
+  // Returns the positions of the ops in their new order, or nothing if no op is delayed.
   std::vector<uint32_t> find_order() {
     find_candidates();
     const double wanted_ms = kCover * end_exchanges_ms();

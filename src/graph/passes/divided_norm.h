@@ -1,5 +1,5 @@
-// The norm of gradients that ranks divide, shared by the passes shard_states, tensor_states and pipeline_states. Not thread-safe: changes a
-// graph.
+// Functions that divide the norm of all gradients among ranks. The passes shard_states, tensor_states and pipeline_states use them. Not
+// thread-safe: changes a graph.
 #pragma once
 
 #include <vector>
@@ -19,17 +19,17 @@ namespace plimsoll {
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
 
-// Replaces the norm of all gradients that this rank has, or that its data-parallel group has, by ops that compute it from the norms of the
-// ranks along another axis of the mesh. Each of these ranks has other gradients:
+// Replaces the norm of the gradients that this rank stores, or that its data-parallel group stores, by the norm over all ranks along
+// another axis of the mesh, each of which stores other gradients or other parts of them:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  own, _, bad = norm(g..); norms = norm(own) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)
 //
-// `bad` remains the number of a gradient of this rank.
+// `bad` remains the number of the first gradient of this rank that is not finite.
 void append_norm_of_ranks(Graph& graph, const Op& norm, int64_t ranks, MeshAxis axis, std::vector<Op>& ops);
 
-// Appends an op that gathers the slices of these values along an axis of the mesh, in the segment and the module of the op `like`. Returns
-// the new versions of the values.
+// Appends an op that gathers the slices of these values along an axis of the mesh, in the segment (forward, backward or optimizer) and the
+// module of the op `like`. Returns the new versions of the values.
 std::vector<ValueId> append_gather(Graph& graph, const Op& like, const std::vector<ValueId>& values,
                                    const RankSlices& slices, MeshAxis axis, std::vector<Op>& ops);
 

@@ -70,7 +70,7 @@ class DivideVocabulary {
     return std::nullopt;
   }
 
-  // Returns the head whose loss is at this position.
+  // Returns the language-model head whose loss is the op at this position, if it is one.
   std::optional<LanguageHead> find_head(uint32_t at, int64_t vocabulary) const {
     LanguageHead head{.loss = at};
     uint32_t reader = at;

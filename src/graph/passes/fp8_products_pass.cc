@@ -16,8 +16,9 @@ namespace {
 // Tensor cores read rows of fp8 that begin at multiples of 16 bytes.
 constexpr int64_t kMultiple = 16;
 
-// Runs on a differentiated graph. A linear layer y = x W^T has three matrix products: y, dX = dY W and dW = dY^T x. In a chosen layer these
-// products read fp8 codes. Each of x, dY and W is quantized once, in both orientations, because two products read it.
+// Runs on a differentiated graph. A linear layer y = x W^T has three matrix products: y, dX = dY W and dW = dY^T x. In the layers that
+// choose_layers() selects, these products read fp8 codes. Each of x, dY and W is quantized once, with and without transposition, because
+// two products read it.
 class Fp8Products {
  public:
   Fp8Products(Graph& graph, const Fp8Choice& choice)
@@ -54,8 +55,8 @@ class Fp8Products {
     return value.storage == Storage::kWeight && value.type.shape.rank() == 2;
   }
 
-  // If the op is the matrix product of a linear layer that is not an adapter, returns the weight of the layer, and kNoValue otherwise.
-  // Weights of all sizes count, because they determine the first and the last layer.
+  // If the op is the matrix product of a linear layer that is not an adapter, returns the weight of the layer, and otherwise kNoValue.
+  // Layers too small for fp8 are included, because one of them may be the first or the last layer.
   ValueId weight_of_layer(const Op& op) const {
     ValueId weight = kNoValue;
     if (op.segment != Segment::kForward) return kNoValue;
@@ -95,7 +96,7 @@ class Fp8Products {
   // Returns the number of output columns of the layer, given its weight or the gradient of its weight.
   int64_t columns_of(ValueId weight) const { return graph_.value(weight).type.shape[0].offset; }
 
-  // Returns which of the three products of a chosen layer the op is. A backward op has the module of its forward op, which identifies the
+  // Returns which of the three products of a selected layer the op is. A backward op has the module of its forward op, which identifies the
   // layer. An adapter in the same module may read the same x, so the number of columns must match too.
   Product product_of(const Op& op) const {
     if (op.def != &matmul_op()) return Product::kOther;
@@ -170,9 +171,9 @@ class Fp8Products {
   const Fp8Choice& choice_;
   ValueId flag_;  // the input flag that is 0 in the first micro-batch of a step and 1 in the others
   ValueId cu_seqlens_ = kNoValue;
-  std::set<std::pair<ModuleId, ValueId>> weights_;  // weights of the chosen layers, by module
+  std::set<std::pair<ModuleId, ValueId>> weights_;  // weights of the selected layers, by module
   std::set<std::tuple<ModuleId, ValueId, int64_t>>
-      inputs_;  // inputs of the chosen layers, with the module and the number of output columns of the layer
+      inputs_;  // inputs of the selected layers, with the module and the number of output columns of the layer
   std::set<ValueId> weights_in_backward_;
   std::map<std::pair<ValueId, DType>, Codes> codes_;
   std::vector<Op> ops_;

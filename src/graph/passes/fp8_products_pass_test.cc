@@ -64,8 +64,8 @@ int count(const std::string& text, std::string_view part) {
 
 const std::vector<std::string> kAll{"w0", "w1", "w2", "w3"};
 
-// Each value is quantized once, in both orientations, before the first product that reads it: activations for the forward
-// product and the gradient of the weight, gradients for both backward products, weights for the forward and the backward pass.
+// Each value is quantized once, with and without transposition, before the first product that reads it: activations for the forward product
+// and the gradient of the weight, gradients for both backward products, weights for the forward and the backward pass.
 TEST(Fp8Products, LayersBetweenTheFirstAndTheLastMultiplyCodes) {
   EXPECT_EQ(after(differentiated(kLayers, kAll)), R"(graph g {
   input %cu_seqlens: i32[B+1]
@@ -150,7 +150,7 @@ TEST(Fp8Products, FrozenLayersMultiplyCodesToo) {
   EXPECT_EQ(count(text, "%b.e4m3.transposed"), 1) << text;
 }
 
-// Two layers that read one value share its codes, and so do the gradients that flow into both.
+// Two layers that read one value share its codes. A gradient that is the gradient of both layers' results is also quantized only once.
 TEST(Fp8Products, LayersWithTheSameInputShareItsCodes) {
   std::string text = replaced(kLayers, "  weight %w2", "  weight %v1: bf16[48,32]\n  weight %w2");
   text = replaced(text, "  forward @down",

@@ -38,7 +38,7 @@ class GatherWeights {
     const std::vector<Op> old_ops = graph_.ops();
     find_readers_of_weights(old_ops);
     std::vector<Op> ops;
-    // The first element of blocks_ that the loop has not reached: its first op that reads a divided weight is at position i or later.
+    // The next block that the loop reaches: its first op that reads a divided weight is at position i or later.
     auto begins = blocks_.begin();
     size_t next_gather = 0;
     for (uint32_t i = 0; i < old_ops.size(); ++i) {

@@ -13,7 +13,7 @@ bool same_bytes(const Value& a, const Value& b) {
 }
 
 void share_bytes(Graph& graph) {
-  // For each buffer, the position of the last op that reads or writes it. The index is the oldest version of the value in the buffer.
+  // For each buffer, the position of the last op that reads or writes it. The index is the oldest value in the buffer (root_of).
   std::vector<uint32_t> last(graph.values().size(), 0);
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     for (ValueId id : graph.ops()[i].inputs) {
@@ -52,7 +52,7 @@ void share_bytes(Graph& graph) {
 Pass in_place_pass() {
   return {.name = "in_place",
           .numerics = Numerics::kPreserving,
-          .help = "lets an output take over the bytes of an operand that no later op reads",
+          .help = "lets an output overwrite an operand that no later op reads",
           .run = share_bytes};
 }
 

@@ -21,7 +21,7 @@ constexpr const char* kChain =
     "  %y: f32[T,4] !output = tanh(%b)\n"
     "}\n";
 
-// The host owns inputs and outputs: their bytes are not reused, and they do not reuse the bytes of others.
+// The host owns inputs and outputs: no op overwrites their memory with another value, and they do not overwrite other values.
 TEST(InPlace, AnOutputTakesTheBytesOfAnOperandThatDies) {
   EXPECT_EQ(after(kChain), replaced(unchanged(kChain), "%b: f32[T,4] = relu", "%b: f32[T,4] into %a = relu"));
 }
@@ -50,7 +50,7 @@ TEST(InPlace, OtherSizesAreOtherBytes) {
   EXPECT_EQ(after(text), unchanged(text));
 }
 
-// The sum takes over the bytes of the operand that no later op reads; this may be either operand.
+// The sum overwrites the operand that no later op reads; this may be either operand.
 TEST(InPlace, EitherOperandOfASum) {
   const std::string text =
       "graph g {\n"

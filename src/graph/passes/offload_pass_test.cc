@@ -301,7 +301,7 @@ constexpr const char* kLargeUpdate = R"(graph large {
 }
 )";
 
-// The third slice is copied to the device while the second is updated and the first is copied back into other rows.
+// The third slice is copied to the device while the second is updated and the first is copied back to its rows of the host's value.
 TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kAll).run(graph);

@@ -34,20 +34,20 @@ namespace {
 // An update, and its operands that are stored in host memory or on a disk.
 struct Moved {
   uint32_t op = 0;
-  // The versions of these operands in host memory or on the disk before the first update of the step.
+  // These operands in host memory or on the disk, in the version before the first update of the step.
   std::vector<ValueId> kept = {};
   std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
   std::vector<ValueId> updated = {};  // the values in `staged` after the update
   std::vector<ValueId> stored = {};   // the values in `kept` after the copy back
-  // Values that pass the states on the device from one run to the next. They are the oldest versions: if the states are prefetched, the
-  // results of the update are newer versions of them, and otherwise the copies in `staged` are.
+  // Persistent device buffers that keep the states between two runs. Other values are newer versions of them and use the same memory: the
+  // results of the update if the states are prefetched, and otherwise the copies in `staged`.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };
 
-// A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an
-// H200, and BERT-large has 400 such copies in each direction. If updates run in the forward pass, which waits for these copies, they take 3
-// of its 60 ms. Therefore states of at most kSmallBytes stay on the device in this case, as long as together they have at most 1 /
+// A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an H200, and BERT-large has
+// 400 such copies in each direction. If updates run in the forward pass, it waits for these copies, which take 3 of the 60 ms of the
+// forward pass. Therefore states of at most kSmallBytes stay on the device in this case, as long as together they have at most 1 /
 // kShareOfSmall of the bytes of all states.
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;

@@ -1,6 +1,6 @@
-// A pass takes a graph and changes it. The pass manager runs passes by name, with the verifier after each or after the last;
-// it can skip a pass, stop after one, and time and dump them. Passes know no device and no optimizer. Not
-// thread-safe.
+// A pass takes a graph and changes it. The pass manager runs passes by name, with the
+// verifier after each or after the last; it can skip a pass, stop after one, and time
+// and dump them. Passes do not depend on a device or an optimizer. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace plimsoll {
 
-// Determines the values that the backward pass recomputes instead of keeping them. The recompute pass reads this choice. Pure data;
-// thread-safe. The code that makes this choice for a memory limit is in plan/search/budget.h.
+// RecomputeChoice determines which values the backward pass recomputes instead of keeping them. It is an input of the pass recompute.
+// plan/search/budget.h determines it for a given memory limit. Pure data; thread-safe.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
@@ -32,8 +32,8 @@ std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // For blocks (graph/analysis/analysis.h) with an individual choice instead of the policy: the names of the forward values that each block
-  // keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
+  // The policy does not apply to the blocks (graph/analysis/analysis.h) in this map. It contains the names of the forward values that each
+  // of them keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
@@ -52,7 +52,7 @@ struct Pass {
   std::function<void(Graph&)> run;
 };
 
-// The value of stop_after that prevents all passes from running.
+// The value of PassOptions::stop_after that prevents all passes from running.
 inline constexpr std::string_view kStopAfterNone = "none";
 
 // Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
@@ -128,10 +128,10 @@ const std::vector<PassInfo>& all_passes();
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
 // sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
-// Requires: tensor_parallel has run for the same number of ranks; this number divides the number of tokens of every bucket.
+// Requires: tensor_parallel has run for the same number of ranks; this number divides the planned number of tokens of every batch.
 Pass sequence_parallel_pass(int64_t ranks);
-// context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and have whole weights. Requires: the number of ranks
-// divides the tokens of every bucket, the heads, and the heads of keys and values; tensor_parallel has not run.
+// context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and store complete weights. Requires: the number of
+// ranks divides the planned tokens of every batch, the heads, and the heads of keys and values; tensor_parallel has not run.
 Pass context_parallel_pass(int64_t ranks);
 // row_gradients_pass.cc: sums the gradients of weights that each rank has computed from its own rows. Requires: reduce_gradients has not
 // run yet.
@@ -148,7 +148,7 @@ struct PipelineDivision {
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
-// Requires: every op of the forward and backward segments belongs to one chunk.
+// Requires: every op of the forward and of the backward pass belongs to one chunk.
 Pass pipeline_chunks_pass();
 // Returns the names of the model's blocks (graph/analysis/analysis.h) in the order of the ops.
 std::vector<std::string> blocks_of(const Graph& graph);
@@ -161,7 +161,7 @@ Pass precision_pass(DType activations);
 // frozen_weights_pass.cc: stores in `dtype` the frozen weights that are only read by matrix products with activations of that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
-// of each sequence. A dropout that then works on fewer rows numbers its random draws by these rows.
+// of each sequence. A dropout op that then works on fewer rows draws random numbers by the indices of these rows, so that its mask changes.
 Pass unread_rows_pass();
 // fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();
@@ -194,15 +194,15 @@ Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // become one op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss_pass.cc: if the logits of a program take more than `most_bytes` for batches of the size `bucket`, classifier, loss and the
-// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of `usual`, which is
-// the size of most batches.
+// count of correct predictions become one op, which computes the logits of a few rows at a time: a quarter of the rows of a batch of the
+// size `usual`, the size of most batches.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes, std::optional<Bucket> usual = {});
 // loss_with_gradients_pass.cc: a loss that is computed in chunks of rows and the ops that compute its gradients become one op, which
 // computes the logits once instead of three times.
 Pass loss_with_gradients_pass(const Bucket& bucket);
-// The pass chunked_loss computes two matrix products of the classifier twice. This is worth the time for logits of more than 64 MiB: the
-// plan then becomes smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step.
-// Smaller logits rarely determine the size of a plan.
+// After the pass chunked_loss, the backward pass computes the logits again. This is worth the time for logits of more than 64 MiB: the
+// planned memory shrinks by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes 1.2 % more per step. Smaller
+// logits rarely determine the planned memory.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
 // Returns the rows of a chunk: a quarter of all rows, but at least 16 rows, and at most as many as fit into `chunk_bytes`. Smaller chunks
 // would save little more memory, and would read the weight and write its gradient more often.
@@ -218,7 +218,7 @@ struct Fp8Choice {
   bool keeps_weights = true;
 };
 Pass fp8_products_pass(Fp8Choice choice);
-// dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that are read from outside.
+// dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that code outside of the graph reads.
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
@@ -226,8 +226,8 @@ Pass accumulate_pass();
 // at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
 // the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
-// reduce_gradients_pass.cc: sums the gradients that ranks have computed from their own rows, in the same way. Requires: context_parallel has
-// run for the same number of ranks; reduce_gradients and shard_states run later.
+// reduce_gradients_pass.cc: sums, in buckets like reduce_gradients, the gradients that ranks have computed from their own rows. Requires:
+// context_parallel has run for the same number of ranks; reduce_gradients and shard_states run later.
 Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
@@ -238,7 +238,7 @@ struct ShardOptions {
   bool accumulates = false;
   // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
   std::optional<int64_t> least_divided_elements = {};
-  bool all_on_first = false;  // the first rank stores whole values, and the other ranks nothing
+  bool all_on_first = false;  // the first rank stores all elements, and the other ranks none
 };
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer states of the weights that the pass tensor_parallel has divided, and computes the norm of
@@ -246,12 +246,12 @@ Pass shard_states_pass(const ShardOptions& options);
 // shard_states, if these divide states.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
-// all gradients of the model. `shared`: the names of these weights as updates read them. Requires: reduce_gradients has run, if the mesh
-// has several ranks on the data axis.
+// all gradients of the model. `shared`: the names of these weights, or of their copies that the updates read. Requires: reduce_gradients
+// has run, if the mesh has several ranks on the data axis.
 Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> shared);
 // gather_weights_pass.cc: gathers the weights of a block of the model that are divided among the ranks, while the previous block computes,
-// and frees them after the last op of the block. `divided`: weights that another program of the plan divides.
-// kGatheredAgain: the backward pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
+// and frees them after the last op of the block. `divided`: weights that the training program of the plan divides. kGatheredAgain: the
+// backward pass gathers the weights a second time. kKeptForBackward: they are kept from the forward pass.
 enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          GatheredWeights gathered = GatheredWeights::kGatheredAgain);
@@ -276,7 +276,7 @@ Pass reorder_pass(const Bucket& bucket);
 // gradient then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
-// in_place_pass.cc: an output takes over the bytes of an input whose last reader is the op.
+// in_place_pass.cc: an output of an op overwrites an input that no later op reads.
 Pass in_place_pass();
 // offload_activations_pass.cc: stores values of at least `least_bytes` that the forward pass saves for the backward pass in host memory
 // until the backward pass needs them. If `room` states the free memory of the device, values that fit stay on the device.

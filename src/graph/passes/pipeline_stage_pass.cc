@@ -1,12 +1,13 @@
-// Keeps one stage of a pipeline of a forward graph: some layers, in the first stage also what comes before them, in the last one also
-// what comes after them, such as the head and the loss. A value that a later stage reads travels from stage to stage:
+// Keeps one stage of a pipeline of a forward graph: some layers, in the first stage also what comes before them, in the last one also what
+// comes after them, such as the head and the loss. A value that a later stage reads is sent from each stage to the next until it arrives
+// there:
 //
 //   y = layer_1(x)              stage 0: y = layer_1(x); send(y) {to=1}
 //   z = layer_2(y)        ->    stage 1: y = receive() {from=0}; z = layer_2(y)
 //
-// Ops that depend on inputs alone, such as tables of rotary positions, run in each stage that reads them. All inputs stay declared
-// in all stages, so that every stage reads the same batches and runs in the same bucket. The pass runs on a forward
-// graph, before autodiff.
+// Ops that depend on inputs alone, such as tables of rotary positions, run in each stage
+// that reads them. All inputs stay declared in all stages, so that every stage reads the
+// same batches, with the same sizes. The pass runs on a forward graph, before autodiff.
 #include <algorithm>
 
 #include "graph/analysis/analysis.h"
@@ -108,8 +109,8 @@ class StageCut {
     }
   }
 
-  // If the stage has several chunks of layers, sets the chunk and the channel of the last op in the new graph, which is a send or a
-  // receive.
+  // If the stage has several chunks of layers, sets the attributes "chunk" and "channel" (ops/chunk.h) of the last op in the new graph,
+  // which is a send or a receive.
   void set_channel(int64_t channel) {
     if (division_.chunks == 1) return;
     Attributes& attributes = result_.ops().back().attributes;

@@ -1,7 +1,7 @@
-// Completes what the pass pipeline_stage begins, when gradients and updates exist. A weight that the first and the last stage of a pipeline
-// read, such as a word table that is also the head, is stored by both stages. They sum its gradient before the update, so that both make
-// the same update. The norm of all gradients must be the norm of the whole model: each stage computes the norm of its own gradients, the
-// last stage without the gradients of shared weights, and the stages exchange these numbers:
+// Runs after gradients and updates have been added to a graph that the pass pipeline_stage has divided. A weight that the first and the
+// last stage of a pipeline read, such as a word table that is also the head, is stored by both stages. They sum its gradient before the
+// update, so that both make the same update. The norm of all gradients must be the norm of the whole model: each stage computes the norm of
+// its own gradients, the last stage without the gradients of shared weights, and the stages exchange these numbers:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)

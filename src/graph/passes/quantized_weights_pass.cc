@@ -29,9 +29,9 @@ struct Arrays {
   int64_t parts = 1;
 };
 
-// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers of a weight that they divide: in the same way, if the
-// parts of the ranks begin and end with the elements that one number of the array describes. Otherwise nothing: every rank has the whole
-// array, such as the scales of rows of which the ranks have some columns.
+// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) that belongs to a weight which they
+// divide. The array is divided like the weight if no number describes elements of two ranks. Otherwise the function returns nothing, and
+// every rank stores the complete array: for example the scales of rows if the ranks divide the columns.
 std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t count, int64_t units) {
   const int64_t elements_per_number = weight.whole_elements() / count;
   TensorSplit split{.ranks = weight.ranks, .parts = weight.parts, .whole = Shape{count}};
@@ -48,12 +48,11 @@ Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weig
   const Value whole = graph.value(id);
   const auto codes = split_of_array(*whole.split, weight.num_codes, weight.parts);
   const auto scales = split_of_array(*whole.split, weight.num_scales, weight.parts);
-  // With 8 bits, a scale belongs to a row.
+  // With 8 bits, there is one scale per row.
   const bool has_scale_per_row = weight.num_codes == whole.split->whole_elements();
-  PLIMSOLL_CHECK(
-      codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
-      "the ranks cannot divide the quantized weight '{}', because their parts are not whole blocks",
-      weight.name);
+  PLIMSOLL_CHECK(codes && (scales || has_scale_per_row) && weight.num_second_scales == 0,
+                 "the blocks of the quantized weight '{}' cannot be divided evenly among the ranks",
+                 weight.name);
   const Shape& shape = whole.type.shape;
   Arrays arrays{.weight = &weight, .values = {id}, .rows = shape[0].offset, .columns = shape[1].offset};
   const auto set = [&](ValueId array, DType dtype, int64_t count, const std::optional<TensorSplit>& split) {

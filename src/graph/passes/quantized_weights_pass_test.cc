@@ -57,8 +57,8 @@ TEST(QuantizedWeights, NumbersBelongToTheModuleOfTheirProduct) {
   EXPECT_NE(text.find("  forward @layer.1\n  %w.numbers.1: "), std::string::npos) << text;
 }
 
-// The ranks of a tensor-parallel group divide the arrays of a weight as they divide the weight. With 8 bits, the scales of rows are whole
-// if the ranks divide columns.
+// The ranks of a tensor-parallel group divide the codes and scales of a weight as they divide the weight. With 8 bits there is one scale
+// per row, and if the ranks divide the columns, every rank stores all scales.
 TEST(QuantizedWeights, ArraysOfADividedWeightAreDivided) {
   constexpr const char* kDivided = R"(graph g {
   input %x: f32[T,128]

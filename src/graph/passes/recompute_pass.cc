@@ -100,9 +100,9 @@ class Recompute {
   }
 
   // Marks the values that exist in the backward pass in any case: those in pinned_, which are always kept, and values that a backward op
-  // reads and that are not recomputed. A value is also kept if it has a recipe for recomputing it but an input of the recipe is missing.
-  // The recipes of other outputs of its op may read such a value: for example, the output of a norm is recomputed from the normalized
-  // values, which are kept for the gradient of the norm.
+  // reads and that are not recomputed. A value is also kept if its recipe (a cheap way to compute it again) has an input that does not
+  // exist in the backward pass. Other recipes may read a value that is kept for this reason: for example, the output of a norm is
+  // recomputed from the normalized values, which are kept for the gradient of the norm.
   void find_kept() {
     kept_ = pinned_;
     std::vector<ValueId> with_recipe;

@@ -77,7 +77,7 @@ TEST(RecomputePass, KeepsValuesWithoutACheapRecipe) {
   EXPECT_TRUE(made_again({.policy = RecomputePolicy::kCheap}).empty());
 }
 
-// The backward pass of a norm reads the result and the statistics of its rows, which one op computes.
+// The backward pass of a norm reads the normalized values and the statistics of the rows. One op recomputes both.
 TEST(RecomputePass, ARecipeOfTwoValuesRunsOnce) {
   Graph graph = parse_graph(R"(graph train {
   input %x: f32[T,8]

@@ -88,7 +88,7 @@ class GradientReduction {
     const bool is_of_rows = axis_ == MeshAxis::kTensor;
     const std::string name = value.name + (is_of_rows ? ".of_rows" : ".sum");
     const ValueId sum = graph_.add_value(graph_.unique_name(name), value.type, value.storage);
-    // Only the sum over the rows is a gradient, which is then summed over the ranks that read other batches.
+    // From here on, the sum counts as the gradient of the weight: later passes sum it over the ranks that read other batches.
     if (is_of_rows) graph_.value(gradient).is_parameter_gradient = false;
     graph_.value(sum).version_of = gradient;
     graph_.value(sum).is_parameter_gradient = true;

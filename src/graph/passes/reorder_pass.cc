@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// List scheduling: chooses, among the ops that may run next, the op after which the fewest bytes are live, and the
-// first in the given order among equal ones. Segments keep their order.
+// List scheduling: chooses, among the ops that may run next, the op after which the fewest bytes are live, and the first in the given order
+// among equal ones. Forward pass, backward pass and optimizer keep their order.
 class GreedyOrder {
  public:
   GreedyOrder(const Graph& graph, const Bucket& bucket)

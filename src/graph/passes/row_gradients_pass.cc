@@ -49,7 +49,7 @@ class RowGradients {
         const Value value = graph_.value(id);
         const ValueId sum =
             graph_.add_value(graph_.unique_name(value.name + ".of_rows"), value.type, value.storage);
-        // Only the sum is a gradient from here on, which data-parallel ranks then sum over batches.
+        // From here on, the sum counts as the gradient of the weight: a later pass sums it over the data-parallel ranks.
         graph_.value(id).is_parameter_gradient = false;
         graph_.value(sum).version_of = id;
         graph_.value(sum).module = value.module;

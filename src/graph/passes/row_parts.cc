@@ -16,14 +16,14 @@ bool is_part_of_rows(const Graph& graph, ValueId id) {
   const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
   int parts = 0, wholes = 0;
   for (const ValueId input : op.inputs) {
-    // A buffer to which gradients of micro-batches are added has no producer.
+    // A buffer to which gradients of micro-batches are added has no producer, and is skipped.
     if (input == kNoValue || (is_sum && graph.value(input).producer == kNoOp)) continue;
     const bool part = is_sum ? is_part_of_rows(graph, input) : graph.value(input).type.shape.row_ranks() > 1;
     ++(part ? parts : wholes);
   }
   PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
-                 "the gradient '{}' adds one that this rank computed from its own rows to one that it "
-                 "computed from all rows",
+                 "the gradient '{}' is the sum of one that this rank computed from its own rows and one "
+                 "that it computed from all rows",
                  graph.value(id).name);
   return parts > 0;
 }

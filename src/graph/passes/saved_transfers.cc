@@ -41,8 +41,8 @@ class SavedSchedule {
   }
 
   // Returns the position before which the copy of a value back to the device starts. `number` is the position of the value in the order in
-  // which the backward pass reads saved values. The copy starts when the backward pass has read the value that is `ahead` places earlier in
-  // this order.
+  // which the backward pass reads saved values. The copy starts when the backward pass has read the value that is `ahead` positions earlier
+  // in this order.
   uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;

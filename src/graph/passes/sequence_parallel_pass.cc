@@ -1,20 +1,21 @@
 // Divides the rows of activations among the ranks of a tensor-parallel group, wherever ops work on each row separately: norms, dropout,
 // residuals and biases between the matrix products that the group divides (Korthikanti et al., "Reducing activation recomputation in large
-// transformer models", arXiv 2205.05198, section 4.2.2). Rank r of n has the r-th of n equal parts of the T rows of a bucket:
+// transformer models", arXiv 2205.05198, section 4.2.2). Rank r of n has the r-th of n equal parts of the T rows:
 //
 //   y = norm(x + all_reduce(p))        ->  y = norm(x + own_rows(reduce_scatter(p)))                      x, y: T / n rows
 //   z = matmul(y, w_r) {tensor_ranks}  ->  z = matmul(gather_rows(y) {sums_gradient=1}, w_r)              z: T rows
 //   h = first_token(y)                 ->  h = first_token(gather_rows(y) {sums_gradient=0})
 //
 // An all_reduce sends as many bytes as a reduce_scatter and a gather_rows together. If all ops that need all rows of a value are products
-// with this rank's part of a weight in a block of the model, their gradients of the value are summed by the reduce_scatter in the gradient
-// of gather_rows, and the products lose the attribute {tensor_ranks}, which would sum them by an all_reduce. Otherwise, as in front of
-// heads, every op computes the whole gradient.
+// with this rank's part of a weight in a block of the model, the reduce_scatter in the gradient of gather_rows sums the gradients that the
+// ranks compute for the value. The attribute {tensor_ranks}, which would sum them by an all_reduce, is then removed from the products.
+// Otherwise, for example if a classifier reads the value, each rank computes the complete gradient.
 //
-// An adapter's product with a matrix that every rank has whole also computes T / n rows.
+// The product of an adapter (LoRA) with a matrix that every rank stores completely also computes only T / n rows.
 //
-// A random draw of dropout has the number that the element has in the value of all ranks, which follows from the rows of the type (T/n).
-// The gradients of weights that ops on T / n rows read are parts, which the pass row_gradients sums. The pass runs on a forward graph.
+// Dropout draws the random number of an element by the element's index among the rows of all ranks; the shape (T/n rows) tells the kernel
+// to do so. From T / n rows each rank computes only one term of the gradient of a weight; the pass row_gradients sums these terms. The pass
+// runs on a forward graph.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -69,7 +70,7 @@ class SequenceParallel {
            !block_of(graph_.module_name(op.module)).empty();
   }
 
-  // Returns true if a value has one row per token of the bucket.
+  // Returns true if a value has one row per token.
   bool is_of_tokens(ValueId id) const {
     const Shape& shape = graph_.value(id).type.shape;
     return shape.rank() > 0 && shape[0].whole() == kDimT;

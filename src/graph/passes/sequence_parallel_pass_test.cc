@@ -169,7 +169,7 @@ TEST(RowGradients, AreSummedBeforeTheUpdate) {
   expected.insert(optimizer,
                   "  %d_b.of_rows: f32[256] into %d_b !gradient = all_reduce(%d_b) "
                   "{axis=\"tensor\", ranks=2}\n");
-  // Only the sum is a gradient that later passes use.
+  // Later passes use only the sum over the ranks as the gradient of the weight.
   expected = testing::replaced(expected, "%d_b: f32[256] !gradient", "%d_b: f32[256]");
   expected = testing::replaced(expected, "global_norm(%d_w, %d_b,", "global_norm(%d_w, %d_b.of_rows,");
   expected = testing::replaced(expected, "%b, %d_b,", "%b, %d_b.of_rows,");
@@ -179,7 +179,7 @@ TEST(RowGradients, AreSummedBeforeTheUpdate) {
   EXPECT_EQ(print_graph(graph), expected);
 }
 
-// Ranks that train on different batches then add up the sums of the group, and no gradient twice.
+// Ranks that train on different batches then add up these sums, so that every gradient is summed once over each group of ranks.
 TEST(RowGradients, AreThenSummedOverBatches) {
   Graph graph = parse_graph(update_with_row_gradient(), find_op);
   row_gradients_pass(2).run(graph);

@@ -6,8 +6,9 @@
 //   norm, finite, bad = norm(g.sum)     norms, _, bad = norm(g.sum) {ranks}; all_gather(norms, bad); norm, finite = norm(norms)
 //   p', m' = adamw(.., p, g.sum, m)     p', m' = adamw(.., p, g.sum, m) {ranks}; all_gather(p')
 //
-// The states m are divided (Value::divided); all ranks have the same graph. The norm is computed from the norms of the ranks, each
-// rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep their all_reduce.
+// The states m are divided (Value::divided), although all ranks have the same graph: each rank stores only its slice. The norm is computed
+// from the norms of the ranks, each rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep
+// their all_reduce.
 //
 // Stage 2 also divides the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
 // micro-batches, so that every micro-batch exchanges gradients:
@@ -17,10 +18,11 @@
 // Stage 3 also divides the weights: the update writes the slice of the rank and nothing is gathered after it. The pass gather_weights lets
 // ops read them.
 //
-// If a tensor-parallel group divides a parameter, a slice is one of the part of it that this rank has (Value::split).
+// If a tensor-parallel group divides a parameter (Value::split), the slices divide the part of it that this rank stores.
 //
-// With all_on_first, the slices of the first rank are whole: reduce_scatter adds all gradients up on this rank, it makes the whole
-// update, and all_gather sends its weights to the others. This is how PyTorch's DataParallel works.
+// With all_on_first, the slice of the first rank contains all elements, and the other slices are empty: reduce_scatter adds all gradients
+// up on the first rank, this rank makes the complete update, and all_gather sends its weights to the others. This is how PyTorch's
+// DataParallel works.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -74,7 +76,7 @@ class ShardStates {
   }
 
  private:
-  // Returns RankSlices::block, of which the size of every slice is a multiple.
+  // Returns RankSlices::block: the size of every slice is a multiple of it.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }
@@ -138,8 +140,8 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // The ops that store the slices of the previous sums are appended only here. If they came earlier, the ops before this point would wait
-    // for the exchange of these sums.
+    // The ops that store the slices of the previous sums read the result of an exchange. They are appended only here, so that the ops
+    // before this point do not wait for that exchange.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());

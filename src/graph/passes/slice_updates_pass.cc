@@ -149,8 +149,8 @@ class SliceUpdates {
     part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
                        at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
-    // The parameters of an op have consecutive random sites for their noise. The first site is adjusted so that each parameter keeps the
-    // site that it has in `op`.
+    // The noise of parameter i of an op has the random site `noise_site` + i (a number that separates random streams). The attribute is
+    // adjusted so that each parameter keeps the site, and thus the noise, that it has in `op`.
     if (op.attributes.has("noise_site"))
       part.attributes.set("noise_site", op.attributes.integer("noise_site") + static_cast<int64_t>(first));
     return part;

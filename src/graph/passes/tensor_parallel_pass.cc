@@ -9,19 +9,21 @@
 //
 // The last two lines divide the vocabulary: see divided_vocabulary.h and ops/class_sums.cc.
 //
-// The rows of w and of its bias are divided, part by part: the heads of queries, of keys and of values, or the gates and the values
-// of a gated unit. So are the columns of v. The weights have the type of the rank's own part (Value::split), and so have the values in
-// between. The bias of v, everything else outside the layers, and what passes between them are whole on every rank.
+// The rows of w and of its bias are divided, part by part: the heads of queries, of keys and of values, or the gates and the values of a
+// gated unit. So are the columns of v. In the graph, these weights and the values that are computed between w and v have the shape of one
+// rank's part (Value::split). Every rank stores and computes all other values completely: the bias of v, the values that pass between
+// layers, and everything outside of the layers except the vocabulary.
 //
 // Adapters (models/lora.h) are divided like the weights that they adapt, and add one exchange of r numbers per row and adapter:
 //
 //   y = x w^T + (x a^T) b^T            ->   y_r = x w_r^T + (x a^T) {tensor_ranks} b_r^T           rows of w are divided
 //   y = x w^T + (x a^T) b^T            ->   y = all_reduce(x_r w_r^T) + all_reduce(x_r a_r^T) b^T  columns of w are divided
 //
-// In the first case the gradient of x a^T, in the second case x a^T itself is a sum over the ranks. The gradients of the whole matrices, a
-// or b, therefore have the same bits on every rank, need no sum of their own, and count in the norm as those of other whole weights. The
-// alternative sums the gradients of a and b instead, once per step, and lets the sum of the layer include the adapter; it exchanges r
-// numbers per column or row of w instead of r per token, but needs gradients that differ between ranks until the update.
+// In the first case the gradient of x a^T, in the second case x a^T itself is a sum over the ranks. The gradients of the undivided matrices
+// (a in the first case, b in the second) therefore have the same bits on every rank, need no sum of their own, and count in the norm like
+// those of other undivided weights. An alternative would be to sum the gradients of a and b once per step, and to let the sum of the layer
+// include the adapter. It would exchange r numbers per column or row of w instead of r per token, but the gradients would differ between
+// ranks until the update.
 //
 // The all_reduce is the operator g of the paper. The operator f, which sums the gradient of x, is part of the gradient of the product
 // that reads x, because of its attribute {tensor_ranks}. The pass runs on a forward graph, before autodiff.
@@ -124,8 +126,8 @@ class TensorParallel {
     }
   }
 
-  // Divides the rows of the second matrix of an adapter, whose product is added to the columns from `first` on of a value that consists of
-  // `parts`. An adapter spans whole parts.
+  // Divides the rows of the second matrix of an adapter. The adapter's result is added to the columns from `first` on of a value whose
+  // columns consist of `parts` (such as q, k and v). An adapter never covers only a fraction of a part.
   void divide_adapter(ValueId delta, const std::vector<int64_t>& parts, int64_t first) {
     Op& op = graph_.ops()[index_of(graph_.value(delta).producer)];
     require_linear(op);
@@ -141,7 +143,8 @@ class TensorParallel {
   }
 
   // Divides the columns of the weights of the matrix products that read this value: a weight of the layer, and the first matrices of its
-  // adapters. The results of these products are then summed over the ranks. Dropout in between numbers the columns of all ranks.
+  // adapters. The results of these products are then summed over the ranks. Dropout in between draws random numbers by the indices of the
+  // columns among those of all ranks.
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(!readers.empty(), "cannot divide '{}' among the ranks: no op reads it",

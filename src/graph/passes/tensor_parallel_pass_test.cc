@@ -72,7 +72,8 @@ TEST(TensorParallel, DividesHeadsAndColumns) {
 )");
 }
 
-// A language model whose head reads the table of words. Each of two ranks has 24 rows for its part of 37 words.
+// A language model whose head reads the word table, which has 37 rows. On two ranks, each stores 24 rows: 37 / 2 rounded up to a multiple
+// of 8.
 constexpr const char* kLanguageModel = R"(graph g {
   input %cu: i32[B+1]
   input %ids: i32[T]
@@ -154,7 +155,8 @@ TEST(TensorParallel, DividesNothingForOneRank) {
             testing::unchanged(kLayer));
 }
 
-// Each rank has only some columns of the value between the two matrix products, and draws the numbers that they have in the whole value.
+// Each rank has only some columns of the value between the two matrix products. Its dropout must draw the same random numbers for these
+// columns as a single rank that has all columns.
 TEST(TensorParallel, NumbersTheColumnsOfAllRanks) {
   std::string text = testing::replaced(kLayer, "  input %cu", "  input %rng: i64[2]\n  input %cu");
   text = testing::replaced(text, "  %d: f32[T,4] = matmul(%g,",
@@ -168,7 +170,8 @@ TEST(TensorParallel, NumbersTheColumnsOfAllRanks) {
       << divided;
 }
 
-// An adapter of the values, one of all three parts of a fused weight, and one of a weight whose columns are divided.
+// The layer has three adapters: one of the weight of v only, one of the fused weight of q, k and v, and one of a weight whose columns are
+// divided.
 TEST(TensorParallel, DividesAdapters) {
   std::string text = testing::replaced(
       kLayer, "  weight %v:",

@@ -1,6 +1,7 @@
-// Completes what the pass tensor_parallel begins, when gradients and updates exist: the gradient, the states and the copies of a weight
-// that a tensor-parallel group divides are divided in the same way (Value::split), and the norm of all gradients is the norm of the whole
-// model. A gradient that every rank of the group stores completely must count once in the norm, so each rank reads only a slice of it.
+// Runs after gradients and updates have been added to a graph that the pass tensor_parallel has divided. It ensures two properties: the
+// gradient, the states and the copies of a weight that a tensor-parallel group divides are divided in the same way (Value::split), and the
+// norm of all gradients is the norm of the whole model. A gradient that every rank of the group stores completely must count once in the
+// norm, so each rank reads only a slice of it.
 //
 // If data-parallel ranks divide the states (shard_states_pass.cc), the norm has been replaced by the norms of their slices, and this pass
 // joins the results:
@@ -24,8 +25,8 @@ void divide_versions(Graph& graph, ValueId id, const TensorSplit& split) {
   for (; id != kNoValue; id = graph.value(id).version_of) graph.value(id).split = split;
 }
 
-// Divides the gradient, the states and the copy of a divided parameter, which have its shape. Its lower half has another shape and was
-// divided when it was declared.
+// Divides the gradient, the states and the copy of a divided parameter, which have its shape. The lower 16 bits of a split parameter have
+// another shape, and were divided when they were declared.
 void divide_states(Graph& graph, const Op& op) {
   const auto* update = dynamic_cast<const Update*>(op.def);
   if (update == nullptr) return;

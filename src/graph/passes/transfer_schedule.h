@@ -20,7 +20,7 @@ struct MovedUpdate {
   int64_t bytes = 0;  // bytes of all states of the update, copied once in each direction
   // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update.
   bool follows = false;
-  bool ends_run = false;  // true if other ops run between this update and the next one in the same segment
+  bool ends_run = false;  // true if other ops run between this update and the next one of its segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`
 };
 
@@ -51,8 +51,8 @@ struct StateTransfer {
   friend bool operator==(const StateTransfer&, const StateTransfer&) = default;
 };
 
-// A point at which the forward pass waits for free memory: the op at `before` starts when the first `ended` copies to the host in this
-// segment have ended.
+// A point at which the forward pass waits for free memory: the op at `before` starts when the first `ended` copies to the host in the
+// forward pass have ended.
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
@@ -75,8 +75,8 @@ struct TransferSchedule {
 // Returns the numbers of the updates in the order in which their copies to the device occur in the program.
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
-// Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the
-// step: the number of updates of this segment whose states must be back on the host before the states of update `k` are copied.
+// Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the step: the number
+// of updates of this segment whose states must be back on the host before the states of update `k` are copied.
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
                         size_t k);
 
@@ -95,11 +95,11 @@ std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, 
 
 // Returns the schedule that copies states as early as memory allows. Several copies may run at a time if their states fit into memory. The
 // function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
-// to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment waits for all copies, so copies
-// start in a segment before that of their update only if they end before the earlier segment does. If room.may_defer, the function tries
-// several numbers of deferred updates and returns the schedule with the shortest step; ops of the forward pass then wait until the bytes of
-// states that are still being copied back are free (TransferSchedule::releases). Returns late_transfers() if nothing is faster. Requires:
-// updates in the order of their positions.
+// to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment (forward pass, backward pass or
+// optimizer) waits for all copies. The copies for an update may therefore start in an earlier segment only if they end within that segment.
+// If room.may_defer, the function tries several numbers of deferred updates and returns the schedule with the shortest step; ops of the
+// forward pass then wait until the bytes of states that are still being copied back are free (TransferSchedule::releases). If no schedule
+// is faster than late_transfers(), the function returns late_transfers(). Requires: updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);

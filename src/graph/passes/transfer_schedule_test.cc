@@ -94,7 +94,7 @@ TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
   EXPECT_EQ(Step::pairs(transfers_with_minimum_memory(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
 }
 
-// Three ops of a forward pass, three of a backward pass, three updates.
+// A step with three ops of a forward pass, three of a backward pass and three updates.
 struct WholeStep : Step {
   WholeStep() {
     std::fill(segments.begin(), segments.begin() + 3, Segment::kForward);

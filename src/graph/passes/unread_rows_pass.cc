@@ -77,8 +77,8 @@ class UnreadRows {
     return producer != kNoOp && narrow_[index_of(producer)];
   }
 
-  // Returns the selected rows of a value that is computed for all rows. Ops that are computed for the selected rows only read this result,
-  // and all of them share one first_token op.
+  // Returns the selected rows of a value that is computed for all rows. The ops that need only the selected rows of the value read this
+  // result, and all of them share one first_token op.
   ValueId first_rows_of(ValueId id, const Op& reader, std::vector<Op>& ops) {
     if (const auto it = first_rows_.find(id); it != first_rows_.end()) return it->second;
     Op first;

@@ -6,12 +6,12 @@
 //   optimizer clip = ..(g)                        backward  g into g.left = ..
 //             w.1, m.1 = adamw(.., w, g, m)       optimizer clip.next into clip = ..(g)
 //
-// so that the copies for them (offload_states_pass.cc) run during the forward pass, and the bytes of gradients become
-// free as activations need them. Gradients are deferred from one run to the next. The scalars of their step, the clip
-// coefficient and the flag for finite values, are outputs, which no op writes before the next norm. Learning rate and
-// step number are inputs that the host writes after the forward pass. Every update reads the values that it would
-// have read otherwise, so all bits are the same. If gradients accumulate over micro-batches, or if updates run in the
-// backward pass, the graph does not change.
+// so that the copies for them (offload_states_pass.cc) run during the forward pass, and the bytes of gradients
+// become free as activations need them. The gradients are kept from one run to the next. So are the two scalars
+// that were computed with them, the clip coefficient and the flag for finite values: they are outputs, which no op
+// overwrites before the next norm is computed. Learning rate and step number are inputs that the host writes after
+// the forward pass. Every update reads the values that it would have read otherwise, so all bits are the same. If
+// gradients accumulate over micro-batches, or if updates run in the backward pass, the graph does not change.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // The update reads the operand `id` in the run after the one that computed it. Returns the value that passes it from one run to the next.
+  // Returns a value that keeps the operand `id` of an update from the run that computes it until the update in the next run.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;

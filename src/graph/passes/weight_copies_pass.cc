@@ -144,11 +144,10 @@ void drop_masters(Graph& graph, DType copies) {
 }  // namespace
 
 Pass split_weights_pass(DType copies) {
-  return {
-      .name = "split_weights",
-      .numerics = Numerics::kPreserving,
-      .help = "stores the 16-bit copy of a weight and the rest of its fp32 bits, instead of fp32 and a copy",
-      .run = [copies](Graph& graph) { drop_masters(graph, copies); }};
+  return {.name = "split_weights",
+          .numerics = Numerics::kPreserving,
+          .help = "stores the upper and the lower 16 bits of weights separately, instead of fp32 and a copy",
+          .run = [copies](Graph& graph) { drop_masters(graph, copies); }};
 }
 
 }  // namespace plimsoll

@@ -44,8 +44,8 @@ class Output {
     }
     if (size > limit_) {
       throw_error(ErrorCode::kBadData,
-                  "{}: the file has {} bytes and decompresses to more than {}, which no text does; if it is "
-                  "meant, decompress it first",
+                  "{}: the file has {} bytes and decompresses to more than {}, which is too much for a text; "
+                  "if the file is correct, decompress it first",
                   name_, compressed_bytes_, limit_);
     }
     text_.append(bytes, count);

@@ -32,8 +32,8 @@ bool is_refused(const std::string& bytes, Compression compression) {
 // read or refused with an error.
 void check_round_trip(const std::string& text, Compression compression, uint8_t place) {
   std::string packed = compression == Compression::kGzip ? gzipped(text, 1) : zstd_packed(text, 1);
-  PLIMSOLL_CHECK(decompress("fuzz", packed, compression, kMostBytes) == text, "{} bytes are not read back",
-                 text.size());
+  PLIMSOLL_CHECK(decompress("fuzz", packed, compression, kMostBytes) == text,
+                 "a text of {} bytes has changed", text.size());
   const size_t at = packed.size() * place / 256;
   if (at > 0)
     PLIMSOLL_CHECK(is_refused(packed.substr(0, at), compression), "{} of {} bytes are read", at,

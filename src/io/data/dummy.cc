@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Every user of the random number generator has a number ("site") that keeps its random numbers independent of those of the others. These
-// values are far from those of the ops of a graph, which are numbered from zero.
+// Every user of the random number generator has a number ("site") that keeps its random numbers independent of those of the others. The
+// sites of the ops of a graph are numbered from zero and never reach these values.
 constexpr uint32_t kIdSite = 0xDA7A0100u;
 constexpr uint32_t kLabelSite = 0xDA7A0101u;
 

@@ -50,7 +50,7 @@ Labels encode_sets(const TextSplit& split, const LabelScheme& scheme, LabelUse u
       continue;
     }
     if (split.label_kind(row) == CellKind::kNull) {
-      fail_at_row(split, row, "this row has no label\n  a row without a class has an empty list");
+      fail_at_row(split, row, "this row has no label\n  if it belongs to no class, write an empty list");
     }
     for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
       const std::optional<int32_t> id = lookup.find(item.text);

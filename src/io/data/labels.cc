@@ -70,7 +70,7 @@ LabelScheme infer_multi_label(const TextSplit& train, const std::string& delimit
   scheme.delimiter = delimiter;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (train.label_kind(row) == CellKind::kNull) {
-      fail_at_row(train, row, "this row has no label\n  a row without a class has an empty list");
+      fail_at_row(train, row, "this row has no label\n  if it belongs to no class, write an empty list");
     }
   }
   LabelLists lists = survey_lists(train, delimiter);

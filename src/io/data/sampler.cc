@@ -11,7 +11,7 @@ namespace plimsoll {
 namespace {
 
 // Every user of the random number generator has a number ("site") that keeps its random numbers independent of those of the others. This
-// one is for the order of rows. The ops of a graph are numbered from zero and never reach it.
+// one is for the order of rows. The sites of the ops of a graph are numbered from zero and never reach this value.
 constexpr uint32_t kOrderSite = 0xDA7A0000u;
 
 // Shuffles with the algorithm of Fisher and Yates: for decreasing i, the element at position i is swapped with that at a random position

@@ -71,11 +71,10 @@ Steps byte_level_steps(const TokenizerSpec& spec, const BpeSpec& bpe, std::vecto
                              spec.pipeline->description.find(kDigitsThenByteLevel) != std::string::npos;
   if (steps.pattern == WordPattern::kGpt2 && steps.has_splitters && splits_digits) pre = "smollm";
   if (pre.empty()) {
-    refuse_tokenizer(
-        spec, "its pre_tokenizer is not that of GPT-2, SmolLM, Llama 3 or Qwen 2, whose patterns it has");
+    refuse_tokenizer(spec, "its pre_tokenizer is none of those of GPT-2, SmolLM, Llama 3 and Qwen 2");
   }
   if (bpe.ignore_merges && pre != "llama-bpe")
-    refuse_tokenizer(spec, "ignore_merges is true, which it has with the pattern of Llama 3 only");
+    refuse_tokenizer(spec, "ignore_merges is true, which llama.cpp supports only for Llama 3");
   if (bpe.byte_fallback) refuse_tokenizer(spec, "byte_fallback is true in a byte-level model");
   return {.model = "gpt2", .pre = std::move(pre)};
 }

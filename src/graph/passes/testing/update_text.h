@@ -1,4 +1,4 @@
-// The text of a step of two parameters, for tests of the passes that divide it among ranks. Thread-safe: a constant.
+// A training step of two parameters as the text of a graph, for tests of the passes that divide it among ranks. Thread-safe: a constant.
 #pragma once
 
 namespace plimsoll::testing {
