@@ -144,11 +144,11 @@ ModelSpec read_bpe(const JsonFields& fields) {
   BpeSpec spec;
   if (const Json* dropout = fields.find("dropout")) {
     if (!dropout->is_number() || dropout->get<double>() != 0.0) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{} is {}: a tokenizer with dropout gives other tokens each time, which Plimsoll does not do; "
-          "set it to null",
-          fields.name_of("dropout"), dropout->is_number() ? dropout->dump() : dropout->type_name());
+      throw_error(ErrorCode::kBadData,
+                  "{} is {}: with dropout the tokens of a text are chosen at random, which Plimsoll does not "
+                  "support; "
+                  "set it to null",
+                  fields.name_of("dropout"), dropout->is_number() ? dropout->dump() : dropout->type_name());
     }
   }
   spec.unk_token = fields.text("unk_token");

@@ -83,7 +83,7 @@ def main():
             continue
         if nfkd(s) != nfd(s):
             compatible += [c, len(nfkd(s)), *map(ord, nfkd(s))]
-    # NFC composes a character from two: the composition of all but the last code point of its decomposition, and the last one.
+    # NFC composes a character from a pair: the code point that all but the last one of its decomposition compose to, and the last one.
     for c in CODE_POINTS:
         if c in HANGUL:
             continue
