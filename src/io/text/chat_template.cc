@@ -65,8 +65,9 @@ class ChatWriter {
       const bool is_users_turn = (i - first) % 2 == 0;
       if ((messages[i].role == "user") != is_users_turn)
         fail(i, messages[i],
-             is_users_turn ? "the role 'user' here, because messages of user and assistant alternate"
-                           : "the role 'assistant' here, because messages of user and assistant alternate");
+             is_users_turn
+                 ? "the role 'user' here, because user and assistant alternate, beginning with the user"
+                 : "the role 'assistant' here, because user and assistant alternate");
     }
   }
 
@@ -365,7 +366,7 @@ void render_gemma(const ChatRecord&, Messages messages, ChatWriter& out) {
   constexpr std::string_view kEnd = "<end_of_turn>";
   if (begins_with_system(messages))
     out.fail(0, messages[0],
-             "a conversation without system message; move its text into the first message of the user");
+             "a conversation without a system message; move its text into the first message of the user");
   out.require_turns(messages, 0);
   out << out.bos();
   for (const ChatMessage& message : messages) {

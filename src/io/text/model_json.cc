@@ -146,8 +146,7 @@ ModelSpec read_bpe(const JsonFields& fields) {
     if (!dropout->is_number() || dropout->get<double>() != 0.0) {
       throw_error(ErrorCode::kBadData,
                   "{} is {}: with dropout the tokens of a text are chosen at random, which Plimsoll does not "
-                  "support; "
-                  "set it to null",
+                  "support; set it to null",
                   fields.name_of("dropout"), dropout->is_number() ? dropout->dump() : dropout->type_name());
     }
   }

@@ -40,7 +40,7 @@ struct KernelArgs {
   int part_size = 0;  // number of positions per part of a sequence
 };
 
-// The sequence that a row belongs to (-1 for a tail row) and the position of the row in it.
+// The sequence that a row belongs to (-1 for a tail row, which belongs to none) and the position of the row in it.
 struct Row {
   int sequence = -1;
   int position = 0;
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // a tail row, to which part_kernel has written zeros
+  if (row.sequence < 0) return;  // a row of no sequence, to which part_kernel has written zeros
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {

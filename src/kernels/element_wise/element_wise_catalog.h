@@ -1,6 +1,6 @@
 // The kernel problem of a kernel that processes the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows is divided.
-// The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels and the plan compute the scratch
-// memory of such a sum by the same formulas. Thread-safe: pure functions.
+// The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels and the memory plan compute the
+// scratch memory of such a sum by the same formulas. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
