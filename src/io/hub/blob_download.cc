@@ -195,8 +195,8 @@ class BlobTransfer {
         ++num_parts_;
       }
       if (file_.done_bytes() + std::ssize(bytes) > request_.file.size_bytes) {
-        failure =
-            fmt::format("more than the {} bytes that the hub lists were sent", request_.file.size_bytes);
+        failure = fmt::format("the server sent more than the {} bytes that the hub lists",
+                              request_.file.size_bytes);
         return false;
       }
       file_.add(bytes);

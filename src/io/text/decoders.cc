@@ -27,7 +27,7 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// The decoders of Hugging Face's tokenizers make one replacement more than transformers' clean_up_tokenization_spaces. It comes
+// The decoders of Hugging Face's tokenizers make one more replacement than transformers' clean_up_tokenization_spaces. It comes
 // before the replacement of " 's".
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;

@@ -127,7 +127,8 @@ ModelSpec read_word_piece(const JsonFields& fields) {
   spec.max_chars_per_word =
       required(fields, "max_input_chars_per_word", fields.integer("max_input_chars_per_word"));
   if (spec.max_chars_per_word < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {}, but a number of about 100 is expected; correct the file",
+    throw_error(ErrorCode::kBadData,
+                "{} is {}, but must not be negative (usual values are about 100); correct the file",
                 fields.name_of("max_input_chars_per_word"), spec.max_chars_per_word);
   }
   ModelSpec result{read_vocabulary(required(fields, "vocab", fields.object("vocab"))), spec};

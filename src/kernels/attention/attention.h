@@ -167,7 +167,7 @@ struct AttentionBwdArgs {
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h. h counts the heads of this rank, the result those of all ranks.
+// Returns attention_row() of query row t and head h of this rank. attention_row() gets the number of this head among those of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;

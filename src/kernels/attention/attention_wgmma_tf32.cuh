@@ -40,7 +40,7 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      // For rows after the end, the copy instruction writes zeros without loading anything, so the address may be invalid.
+      // For rows after the end of the sequence, the copy instruction writes zeros without loading anything, so the address may be invalid.
       copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
     }
   }

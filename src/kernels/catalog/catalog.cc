@@ -19,11 +19,11 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the family's description of the kernel problem. Errors: kInternal if the problem belongs to another family.
+// Returns the sizes of the problem as its family of kernels describes them. Errors: kInternal if it belongs to another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect a kernel problem of another type",
+  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect another type of problem sizes",
                  problem.kernel);
   return *part;
 }
