@@ -304,7 +304,7 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
   }
 }
 
-// Encodes a part of the text that contains no added token of those that are matched in the raw text. Returns the number of its
+// Encodes a part of the text that contains none of the added tokens that are matched in the raw text. Returns the number of its
 // code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {

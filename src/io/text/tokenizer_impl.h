@@ -1,5 +1,5 @@
-// The implementation of a Tokenizer: the data built from a description, and the encoding. Only the sources of
-// the tokenizer include it. Immutable after construction; thread-safe with one ScratchImpl per thread.
+// The implementation of a Tokenizer: the data built from a description, and the encoding. Only the sources and
+// tests of the tokenizer include this header. Immutable after construction; thread-safe with one ScratchImpl per thread.
 #pragma once
 
 #include <array>
