@@ -119,7 +119,7 @@ std::vector<Case> chat_cases() {
              {"rows.jsonl:1: message 1: expected a text as \"content\"", "lists of parts"},
              R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]})"),
       chat("ChatOfRolesThatDoNotAlternate", 4,
-           {"rows.jsonl:1: message 1 has the role 'assistant'", "needs that of the user here"}, "rows.jsonl",
+           {"rows.jsonl:1: message 1 has the role 'assistant'", "needs the role 'user' here"}, "rows.jsonl",
            R"({"messages": [{"role": "assistant", "content": "x"}]})", {"--chat_template", "gemma"}),
       chat("ChatLeavesOutARole", 0, {"warning: ", "leaves out 1 message whose role it does not render"},
            "rows.jsonl",

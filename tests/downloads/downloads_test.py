@@ -239,7 +239,7 @@ class Downloads(unittest.TestCase):
         shutil.rmtree(self.home)
         self.hub.fail("storage", "/stored/", content=b"x" * 10, times=9, headers=SOON)
         out, err = self.run_program("download", "org/name", code=7)
-        self.assertIn("states 10 bytes, and the hub lists 300000", err)
+        self.assertIn("states a size of 10 bytes, but the hub lists 300000 bytes", err)
         self.assert_blobs_are_right()
 
     def test_a_changed_tag(self):

@@ -145,10 +145,10 @@ TEST_F(ChatRowsTest, RefusesRowsThatItCannotRender) {
   has(R"([{"role":"assistant","content":"x","tool_calls":[{"name":"f"}]}])", "message 1 has \"tool_calls\"");
   has(R"([{"role":"user","content":"x"}])", "the conversation has no turn of the assistant");
   EXPECT_EQ(fault(chat, R"([{"role":"assistant","content":"x","tool_calls":null}])"), "");
-  EXPECT_NE(
-      fault(encoder(ChatColumns::kMessages, "gemma"), R"([{"role":"system","content":"x"}])")
-          .find("message 1 has the role 'system', but the chat template 'gemma' needs no system message"),
-      std::string::npos);
+  EXPECT_NE(fault(encoder(ChatColumns::kMessages, "gemma"), R"([{"role":"system","content":"x"}])")
+                .find("message 1 has the role 'system', but the chat template 'gemma' needs a conversation "
+                      "without a system message"),
+            std::string::npos);
 }
 
 TEST_F(ChatRowsTest, FindsTheColumnsOfConversations) {

@@ -224,10 +224,10 @@ TEST(SentencePieceScores, FollowTheOrderOfTheMerges) {
 TEST(SentencePieceScores, MergesOfOtherModelsAreRefused) {
   const std::vector<std::string> tokens{"a", "b", "c", "ab", "bc", "abc"};
   EXPECT_EQ(problem_of(tokens, {{0, 1, 3}, {3, 2, 5}, {1, 2, 4}, {0, 4, 5}}),
-            "the merges that make 'abc' are not next to each other");
+            "the merges that make 'abc' are not next to each other in the list of merges");
   EXPECT_EQ(problem_of(tokens, {{0, 1, 3}, {1, 2, 4}, {3, 2, 5}}),
-            "'a' and 'bc' make the token 'abc', but no merge joins them, so that it is no conversion of a "
-            "SentencePiece model");
+            "'a' and 'bc' make the token 'abc', but no merge joins them, so the merges were not converted "
+            "from a SentencePiece model");
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ SentencePieceScores sentence_piece_scores(std::span<const std::string> tokens,
     last = merge.result;
     const std::string& token = tokens[static_cast<size_t>(merge.result)];
     if (!joined.insert(merge.result).second) {
-      result.problem = fmt::format("the merges that make '{}' are not next to each other", token);
+      result.problem =
+          fmt::format("the merges that make '{}' are not next to each other in the list of merges", token);
       return result;
     }
     result.scores[static_cast<size_t>(merge.result)] = -static_cast<float>(joined.size() - 1);
@@ -47,8 +48,8 @@ SentencePieceScores sentence_piece_scores(std::span<const std::string> tokens,
       if (left == ids.end() || right == ids.end()) continue;
       if (pairs.contains(pair_key(left->second, right->second))) continue;
       result.problem = fmt::format(
-          "'{}' and '{}' make the token '{}', but no merge joins them, so that it is no "
-          "conversion of a SentencePiece model",
+          "'{}' and '{}' make the token '{}', but no merge joins them, so the merges "
+          "were not converted from a SentencePiece model",
           left->first, right->first, token);
       return result;
     }

@@ -139,8 +139,8 @@ class BlobTransfer {
       if (file_.is_full()) {
         const std::string hash = file_.hash();
         if (hash == expected_hash()) return file_.finish(request_.path);
-        // The hash is wrong. Bytes that an earlier process received may be damaged, and parts that arrived at different times may be of
-        // different versions, so the file is downloaded once more, with a single request.
+        // The hash of the file is wrong. Bytes that an earlier process received may be damaged, and parts that arrived at different times
+        // may be of different versions of the file, so it is downloaded once more, with a single request.
         const bool may_be_mixed = has_earlier_bytes_ || num_parts_ > 1;
         discard();
         if (!may_be_mixed || std::exchange(is_repeated, true)) refuse_hash(hash);
@@ -195,8 +195,8 @@ class BlobTransfer {
         ++num_parts_;
       }
       if (file_.done_bytes() + std::ssize(bytes) > request_.file.size_bytes) {
-        failure =
-            fmt::format("more than the {} bytes that the hub lists were sent", request_.file.size_bytes);
+        failure = fmt::format("the server sent more than the {} bytes that the hub lists",
+                              request_.file.size_bytes);
         return false;
       }
       file_.add(bytes);
@@ -236,10 +236,10 @@ class BlobTransfer {
           .total = head.value("content-length").empty() ? -1 : leading_number(head.value("content-length"))};
     }
     if (range.begin != file_.done_bytes())
-      return fmt::format("bytes from {} on were sent instead of those from {} on", range.begin,
+      return fmt::format("the server sent the file from byte {} on instead of from byte {} on", range.begin,
                          file_.done_bytes());
     if (range.total >= 0 && range.total != request_.file.size_bytes)
-      return fmt::format("the server states {} bytes, and the hub lists {}", range.total,
+      return fmt::format("the server states a size of {} bytes, but the hub lists {} bytes", range.total,
                          request_.file.size_bytes);
     return {};
   }

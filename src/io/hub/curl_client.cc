@@ -126,7 +126,8 @@ class CurlClient final : public HttpClient {
  public:
   explicit CurlClient(CurlSettings settings)
       : curl_(curl_library()), settings_(std::move(settings)), handle_(curl_.easy_init()) {
-    if (handle_ == nullptr) throw_error(ErrorCode::kDevice, "libcurl cannot start a transfer; free memory");
+    if (handle_ == nullptr)
+      throw_error(ErrorCode::kDevice, "libcurl cannot start a transfer; close other programs to free memory");
   }
   ~CurlClient() override { curl_.easy_cleanup(handle_); }
   CurlClient(const CurlClient&) = delete;

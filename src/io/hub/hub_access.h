@@ -26,7 +26,7 @@ struct HubAccess {
   int64_t download_timeout_s = 10;  // value of HF_HUB_DOWNLOAD_TIMEOUT
   std::string ca_file;  // file with CA certificates: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
   std::string
-      ca_folder;  // folder with CA certificates: one of the values above that is a folder, or SSL_CERT_DIR
+      ca_folder;  // folder with CA certificates: one of these three values if it is a folder, or SSL_CERT_DIR
 
   bool is_offline() const { return !offline_reason.empty(); }
 };

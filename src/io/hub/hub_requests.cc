@@ -82,7 +82,7 @@ HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
     if (file.sha256.empty()) file.sha256 = text_member(*large, "sha256");
     if (!is_hexadecimal(file.sha256, 64))
       throw_error(ErrorCode::kBadData,
-                  "{} lists '{}' with the SHA-256 '{}', which is none; report this to the server",
+                  "{} lists '{}' with '{}', which is not a SHA-256 hash; report this to the server",
                   shown_address(url), printable(file.path), printable(file.sha256));
   }
   if (!is_path_below(file.path) || !has_size || !is_hexadecimal(file.git_hash, 40)) {
@@ -181,10 +181,9 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     if (request.only_head && own_answer != nullptr && own_answer->status != 0 && next_origin != origin)
       return result;
     if (next_origin.empty() || (origin.starts_with("https://") && !next_origin.starts_with("https://"))) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{} redirects to '{}', which is not encrypted or not on the web; check HF_ENDPOINT and the proxy",
-          host_of(request.url), shown_address(next));
+      throw_error(ErrorCode::kBadData,
+                  "{} redirects to '{}', which is not an https address; check HF_ENDPOINT and the proxy",
+                  host_of(request.url), shown_address(next));
     }
     request.url = next;
   }

@@ -134,7 +134,7 @@ void SnapshotDownload::remember_absence(const DownloadRequest& request) {
       make_folders(files_, parent_folder(path));
       if (!files_.status(path)) write_synced_file(files_, path, "");
     } catch (const FileError&) {
-      // The error is ignored, because the record is only a hint, and the caller reports that the file does not exist.
+      // The error is ignored: the record only saves later requests, and the caller reports that the requested file does not exist.
       return;
     }
   }
@@ -228,18 +228,20 @@ void SnapshotDownload::download_file(size_t index) {
   if (!has_blob(blob_path(etag), file)) {
     const HubFileState state = requests_.state_of(repository_, plan_.commit, file.path);
     if (state.size_bytes >= 0 && state.size_bytes != file.size_bytes) {
-      throw_error(ErrorCode::kBadData,
-                  "'{}': {} states {} bytes, and lists {}; check HF_ENDPOINT and the proxy", file.path,
-                  host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
+      throw_error(
+          ErrorCode::kBadData,
+          "'{}': {} states a size of {} bytes, but its list of files has {}; check HF_ENDPOINT and the proxy",
+          file.path, host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
     }
     // If the entity tag is a hash, it must be the hash in the list of files. Otherwise the content would be stored under the hash of
     // other content, and other programs would read it as that.
     const bool is_hash = (state.etag.size() == 40 || state.etag.size() == 64) &&
                          state.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (is_hash && state.etag != etag) {
-      throw_error(ErrorCode::kBadData,
-                  "'{}': {} states the content {}, and lists {}; check HF_ENDPOINT and the proxy", file.path,
-                  host_of(plan_.endpoint), state.etag, etag);
+      throw_error(
+          ErrorCode::kBadData,
+          "'{}': {} states the hash {}, but its list of files has {}; check HF_ENDPOINT and the proxy",
+          file.path, host_of(plan_.endpoint), state.etag, etag);
     }
     etag = state.etag;
   }

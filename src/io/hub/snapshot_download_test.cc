@@ -132,8 +132,8 @@ TEST(SnapshotDownload, SurvivesPowerLossAtEveryCall) {
   EXPECT_GT(num_calls, 30);
 }
 
-// Lets one system call fail because the disk is full, or this call and all later ones. The error must say so, and the next download must
-// succeed when the disk has space.
+// Simulates a full disk: lets one system call fail, or this call and all later ones. The error must say that the disk is full, and the
+// next download must succeed when the disk has space.
 TEST(SnapshotDownload, AFullDiskIsAnErrorAtEveryCall) {
   for (const bool stays_full : {false, true}) {
     int64_t call = 0;

@@ -97,8 +97,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    // Continue the search at the end of the matched text. White space that the token absorbs after it is searched again, and so
-    // is the text after a match that the conditions of the token reject.
+    // The search continues directly after the matched text, even if the token's conditions reject the match. White space that the
+    // token absorbs on its right is therefore searched again.
     at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {

@@ -132,7 +132,7 @@ BertNormalizer::BertNormalizer(const NormalizerSpec& spec)
         ascii_[c] = static_cast<uint8_t>(mapped_[place].bytes[0]);
         break;
       default:
-        PLIMSOLL_CHECK(false, "ASCII needs no other action");
+        PLIMSOLL_CHECK(false, "the action of an ASCII character must be kKeep, kDrop, kSpace or kMap");
     }
   }
 }

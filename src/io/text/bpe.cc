@@ -27,7 +27,7 @@ bool occurs_in_utf8(size_t byte) {
   return byte != 0xC0 && byte != 0xC1 && byte <= 0xF4;
 }
 
-// Appends the bytes that the characters of a byte-level token stand for. Returns false if one of the characters stands for no
+// Appends the bytes that the characters of a byte-level token represent. Returns false if one of the characters represents no
 // byte.
 bool append_raw_bytes(std::string_view token, std::string* out) {
   for (size_t i = 0; i < token.size();) {

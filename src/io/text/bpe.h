@@ -46,7 +46,7 @@ class Bpe {
   // Returns true if split_bytes() may be used: the vocabulary contains the character of each byte that occurs in UTF-8
   // (byte_level.h), and the model has no option that treats single characters specially.
   bool is_byte_level() const { return is_byte_level_; }
-  // Splits a word like split(), but takes the original bytes of the word instead of the printable characters that stand for them
+  // Splits a word like split(), but takes the original bytes of the word instead of the printable characters that represent them
   // in byte-level BPE. Token offsets count these bytes. Requires: is_byte_level(); valid UTF-8.
   void split_bytes(std::string_view bytes, BpeScratch& scratch, std::vector<WordToken>* out) const;
 
@@ -83,9 +83,9 @@ class Bpe {
   int32_t unk_id_ = kNoToken;
   std::vector<int32_t> character_ids_;       // token ids of single characters below kNumDirect
   std::array<int32_t, 256> fallback_ids_{};  // token ids of the byte tokens <0x00> to <0xFF>
-  // token ids of the characters that stand for the bytes in byte-level BPE
+  // token ids of the characters that represent the bytes in byte-level BPE
   std::array<int32_t, 256> byte_ids_{};
-  TokenIds raw_ids_;      // maps the bytes for which a byte-level token stands to the token id
+  TokenIds raw_ids_;      // maps the bytes that a byte-level token represents to the token id
   std::string raw_text_;  // the bytes to which the keys of raw_ids_ refer
   bool is_byte_level_ = false;
 };

@@ -13,7 +13,7 @@ namespace {
 // byte by a code point from 256 on.
 struct ByteCharacters {
   std::array<char32_t, 256> characters{};
-  std::array<int16_t, 512> bytes{};  // the byte for which a code point stands, or -1 if it stands for none
+  std::array<int16_t, 512> bytes{};  // the byte that a code point represents, or -1 if it represents none
 
   ByteCharacters() {
     bytes.fill(-1);

@@ -29,8 +29,8 @@ void append_byte_characters(char32_t c, TextSpan span, AlignedText* out);
 // The regular expressions for which there is special code instead of the general regular expression engine.
 enum class WordPattern : uint8_t {
   kGpt2,         // the expression of GPT-2 and RoBERTa
-  kThreeDigits,  // that of cl100k and Llama 3, which divides numbers into groups of up to three digits
-  kOneDigit,     // that of Qwen 2, which makes each digit a separate word
+  kThreeDigits,  // the expression of cl100k and Llama 3, which divides numbers into groups of up to 3 digits
+  kOneDigit,     // the expression of Qwen 2, which makes each digit a separate word
   kNone,         // no expression: the whole text is one word
 };
 

@@ -42,7 +42,7 @@ class ChatWriter {
   std::string_view eos() const { return eos_; }
   bool adds_prompt() const { return prompt_ == GenerationPrompt::kAdd; }
 
-  // Writes text of an assistant, on which the model is trained.
+  // Writes texts of an assistant and records their range as a part of the conversation on which the model is trained.
   template <typename... Texts>
   void train(const Texts&... texts) {
     const size_t begin = text_.size();
@@ -54,8 +54,8 @@ class ChatWriter {
   // Reports that the template cannot render message i because of its role; `wanted` describes the roles that it permits.
   [[noreturn]] void fail(size_t i, const ChatMessage& message, std::string_view wanted) const {
     throw_error(ErrorCode::kBadData,
-                "message {} has the role '{}', but the chat template '{}' needs {}; correct the row, or "
-                "choose another "
+                "message {} has the role '{}', but the chat template '{}' needs {}; correct the "
+                "conversation, or choose another "
                 "template with --chat_template",
                 i + 1, message.role, record_.name, wanted);
   }
@@ -65,8 +65,9 @@ class ChatWriter {
       const bool is_users_turn = (i - first) % 2 == 0;
       if ((messages[i].role == "user") != is_users_turn)
         fail(i, messages[i],
-             is_users_turn ? "that of the user here: users and assistants alternate, the user first"
-                           : "that of the assistant here: users and assistants alternate");
+             is_users_turn
+                 ? "the role 'user' here, because user and assistant alternate, beginning with the user"
+                 : "the role 'assistant' here, because user and assistant alternate");
     }
   }
 
@@ -364,7 +365,8 @@ void render_phi3(const ChatRecord&, Messages messages, ChatWriter& out) {
 void render_gemma(const ChatRecord&, Messages messages, ChatWriter& out) {
   constexpr std::string_view kEnd = "<end_of_turn>";
   if (begins_with_system(messages))
-    out.fail(0, messages[0], "no system message; put it into the first message of the user");
+    out.fail(0, messages[0],
+             "a conversation without a system message; move its text into the first message of the user");
   out.require_turns(messages, 0);
   out << out.bos();
   for (const ChatMessage& message : messages) {

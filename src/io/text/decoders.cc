@@ -27,7 +27,7 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// The decoders of Hugging Face's tokenizers make one replacement more than transformers' clean_up_tokenization_spaces. It comes
+// The decoders of Hugging Face's tokenizers make one more replacement than transformers' clean_up_tokenization_spaces. It comes
 // before the replacement of " 's".
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;
@@ -241,7 +241,7 @@ class CtcDecoder : public DecoderStep {
 int64_t required_count(const JsonFields& fields, const char* key) {
   const auto value = fields.integer(key);
   if (!value || *value < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {} but should be a number from 0; correct the file",
+    throw_error(ErrorCode::kBadData, "{} is {} but should be an integer of at least 0; correct the file",
                 fields.name_of(key), value ? std::to_string(*value) : "missing");
   }
   return *value;

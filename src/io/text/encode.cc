@@ -244,8 +244,8 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // A space that is inserted before the text has no position in the original text. num_added makes its offsets those of the first
-  // character.
+  // A space that is inserted before the text has no position in the original text. With num_added = 1 it gets the offsets of the
+  // first character of the text.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
@@ -304,7 +304,7 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
   }
 }
 
-// Encodes a part of the text that contains no added token of those that are matched in the raw text. Returns the number of its
+// Encodes a part of the text that contains none of the added tokens that are matched in the raw text. Returns the number of its
 // code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
@@ -504,10 +504,11 @@ KeptTokens truncate(int64_t first, int64_t second, int64_t max_tokens, Truncatio
     const bool cut_first = strategy == Truncation::kOnlyFirst;
     const int64_t available = cut_first ? first : second;
     if (available <= excess) {
-      throw_error(ErrorCode::kUsage,
-                  "truncation {} has to remove {} tokens of a text with {}; use longest_first or a larger "
-                  "maximum length",
-                  cut_first ? "only_first" : "only_second", excess, available);
+      throw_error(
+          ErrorCode::kUsage,
+          "truncation {} has to remove {} tokens of a text that has only {}; use longest_first or a larger "
+          "maximum length",
+          cut_first ? "only_first" : "only_second", excess, available);
     }
     return cut_first ? KeptTokens{first - excess, second} : KeptTokens{first, second - excess};
   }

@@ -54,7 +54,7 @@ double reference_value(std::string_view text) {
   return is_negative ? -value : value;
 }
 
-// Differs from other trees in the value of numbers.
+// Builds a tree of JSON values in which numbers with a fraction or an exponent have the values of reference_value().
 class TokenizerTree : public JsonTree<Json> {
  public:
   bool number_float(double, const std::string& text) override { return put(reference_value(text)); }

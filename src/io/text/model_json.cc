@@ -127,7 +127,8 @@ ModelSpec read_word_piece(const JsonFields& fields) {
   spec.max_chars_per_word =
       required(fields, "max_input_chars_per_word", fields.integer("max_input_chars_per_word"));
   if (spec.max_chars_per_word < 0) {
-    throw_error(ErrorCode::kBadData, "{} is {}, but a number of about 100 is expected; correct the file",
+    throw_error(ErrorCode::kBadData,
+                "{} is {}, but must not be negative (usual values are about 100); correct the file",
                 fields.name_of("max_input_chars_per_word"), spec.max_chars_per_word);
   }
   ModelSpec result{read_vocabulary(required(fields, "vocab", fields.object("vocab"))), spec};
@@ -144,11 +145,10 @@ ModelSpec read_bpe(const JsonFields& fields) {
   BpeSpec spec;
   if (const Json* dropout = fields.find("dropout")) {
     if (!dropout->is_number() || dropout->get<double>() != 0.0) {
-      throw_error(
-          ErrorCode::kBadData,
-          "{} is {}: a tokenizer with dropout gives other tokens each time, which Plimsoll does not do; "
-          "set it to null",
-          fields.name_of("dropout"), dropout->is_number() ? dropout->dump() : dropout->type_name());
+      throw_error(ErrorCode::kBadData,
+                  "{} is {}: with dropout the tokens of a text are chosen at random, which Plimsoll does not "
+                  "support; set it to null",
+                  fields.name_of("dropout"), dropout->is_number() ? dropout->dump() : dropout->type_name());
     }
   }
   spec.unk_token = fields.text("unk_token");

@@ -120,8 +120,8 @@ std::unique_ptr<Normalizer> read_precompiled(const JsonFields& fields) {
   if (data && data->size() >= sizeof num_bytes) std::memcpy(&num_bytes, data->data(), sizeof num_bytes);
   if (!data || num_bytes < sizeof(uint32_t) || num_bytes % sizeof(uint32_t) != 0 ||
       num_bytes > data->size() - sizeof num_bytes) {
-    throw_error(ErrorCode::kBadData, "{} is not the base64 of a map of SentencePiece; copy the file again",
-                name);
+    throw_error(ErrorCode::kBadData,
+                "{} is not the base64 text of a SentencePiece character map; copy the file again", name);
   }
   std::vector<uint32_t> units(num_bytes / sizeof(uint32_t));
   std::memcpy(units.data(), data->data() + sizeof num_bytes, num_bytes);

@@ -89,7 +89,7 @@ class Compiler {
   [[noreturn]] void refuse(const std::string& what) const {
     throw_error(
         ErrorCode::kBadData,
-        "{}: the regular expression has {} at character {}, which Plimsoll does not read; use a tokenizer "
+        "{}: the regular expression has {} at character {}, which Plimsoll does not support; use a tokenizer "
         "with a simpler expression",
         where_, what, at_ + 1);
   }

@@ -22,7 +22,7 @@ namespace plimsoll::text {
 
 // Caches and temporary memory of one thread. A thread may use the same object for several models, one after the other.
 struct ModelScratch {
-  uint64_t model = 0;           // the number_ of the model whose tokens are in the caches
+  uint64_t model = 0;           // number (TokenModel::number_) of the model whose tokens are cached
   WordCache words, byte_words;  // the caches of split() and split_bytes()
   BpeScratch bpe;
   UnigramScratch unigram;

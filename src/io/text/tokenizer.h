@@ -116,9 +116,9 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool single_word = false;  // the token matches only if no word character is directly before or after it
-  bool lstrip = false;  // the token also covers white space directly before it; rstrip: directly after it
-  bool rstrip = false;
-  bool normalized = false;  // the token is matched in the normalized text instead of the raw text
+  bool lstrip = false;       // the token also covers white space directly before it
+  bool rstrip = false;       // the token also covers white space directly after it
+  bool normalized = false;   // the token is matched in the normalized text instead of the raw text
   bool special = false;
 };
 

@@ -38,7 +38,7 @@ void check_class(const TokenizerClass& tokenizer_class, const TokenizerSpec& spe
   if (spec.source == kVocabTxt && !tokenizer_class.reads_vocab_txt) {
     throw_error(
         ErrorCode::kBadData,
-        "{} is a vocabulary for BERT's WordPiece, but {}, whose texts are split in another way. Copy the "
+        "{} is a vocabulary for BERT's WordPiece, but {}, a class that splits texts in another way. Copy the "
         "tokenizer files that came with the model into this folder, or give their folder as "
         "--tokenizer_name. If the model was trained with this vocabulary, write \"tokenizer_class\": "
         "\"BertTokenizer\" in {} of this folder",

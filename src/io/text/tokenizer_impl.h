@@ -1,5 +1,5 @@
-// The implementation of a Tokenizer: the data built from a description, and the encoding. Only the sources of
-// the tokenizer include it. Immutable after construction; thread-safe with one ScratchImpl per thread.
+// The implementation of a Tokenizer: the data built from a description, and the encoding. Only the sources and
+// tests of the tokenizer include this header. Immutable after construction; thread-safe with one ScratchImpl per thread.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct PipelineScratch {
 struct ScratchImpl {
   PipelineScratch pipeline;
   std::string valid_text;
-  std::string spaced_text;  // copy of a text after the space that add_prefix_space inserts before it
+  std::string spaced_text;  // the space that add_prefix_space inserts, followed by a copy of the text
   NormalizedText normalized;
   std::vector<TextPart> raw_parts, normalized_parts;
   std::vector<WordToken> word_tokens;

@@ -26,7 +26,7 @@ T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   return *std::move(value);
 }
 
-// Returns the text of the model's unknown token, which stands for text that matches no other token.
+// Returns the text of the model's unknown token, which represents text that matches no other token.
 std::optional<std::string> unk_token(const ModelSpec& model) {
   if (const auto* word_piece = std::get_if<WordPieceSpec>(&model.kind)) return word_piece->unk_token;
   if (const auto* bpe = std::get_if<BpeSpec>(&model.kind)) return bpe->unk_token;

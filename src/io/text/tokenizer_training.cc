@@ -111,7 +111,8 @@ int64_t count_file(const std::string& path, Counter* counter) {
     if (!file.eof()) line += '\n';
     if (!is_valid_utf8(line)) {
       throw_error(ErrorCode::kBadData,
-                  "{}:{}: the line is not valid UTF-8; if the text is Latin-1: iconv -f LATIN1 -t UTF-8",
+                  "{}:{}: the line is not valid UTF-8; if the text is Latin-1, convert it with iconv -f "
+                  "LATIN1 -t UTF-8",
                   path, number);
     }
     num_bytes += narrow<int64_t>(line.size());

@@ -12,8 +12,8 @@ namespace {
 
 #include "io/text/tables/unicode_tables.inc"
 
-// Expands a run-length table of flags to pages, fixed-size blocks of flags for consecutive code points. Of all pages whose flags
-// are all equal to some value, only one per value is stored.
+// Expands a run-length table of flags to pages, fixed-size blocks of flags for consecutive code points. Pages in which all
+// flags have one value are stored only once per value.
 struct PageBuilder {
   std::vector<uint16_t> page_of;
   std::vector<uint8_t> flags;

@@ -1,6 +1,6 @@
 // The Unicode data of Hugging Face's tokenizers: flags, lower case, canonical decomposition and combining
-// order of every code point, from tables that tables/make_unicode_tables.py extracted from it; and decoding
-// and encoding of UTF-8.
+// order of every code point, from tables that tables/make_unicode_tables.py extracted from that library. Also
+// decodes and encodes UTF-8.
 //
 // It is not a general Unicode library: Hugging Face's tokenizers mix several versions of Unicode, and so do
 // these tables. Thread-safe: the table is built once, on first use (about 1 ms), and is constant afterwards.

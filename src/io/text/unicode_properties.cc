@@ -153,7 +153,7 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// What the text of a grapheme cluster up to a position contains. It decides whether the cluster continues at this position.
+// States what the part of a grapheme cluster before a position contains, which decides whether the cluster continues at the position.
 struct ClusterState {
   bool one_regional = false;  // contains an odd number of regional indicators
   // ends with a pictographic character, which may be followed by extending characters

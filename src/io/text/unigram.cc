@@ -59,7 +59,7 @@ void Unigram::split(std::string_view word, UnigramScratch& scratch, std::vector<
       const Node& node = nodes[begin + char_bytes];
       if (!spec_.unk_id && (node.begin < 0 || unk_score_ + here > node.score)) {
         throw_error(ErrorCode::kBadData,
-                    "the vocabulary has no token for '{}', and the model no unk_id; state it in "
+                    "the vocabulary has no token for '{}', and the model has no unk_id; add unk_id to "
                     "tokenizer.json or remove the character",
                     word.substr(begin, char_bytes));
       }

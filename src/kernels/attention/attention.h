@@ -2,7 +2,7 @@
 // one after another without padding. No matrix of longest x longest scores is stored. The projections before
 // and after attention are not part of it, and there is no key/value cache.
 //
-// Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, S_b rows of sequence b, H
+// Shape letters: T rows of the tensors (the tokens, then unused tail rows), B sequences, S_b rows of sequence b, H
 // heads of q and o, G heads of k and v, D head size, W window. Sequence b owns rows cu_seqlens[b] ..
 // cu_seqlens[b+1]-1; the rows from cu_seqlens[B] on are the tail.
 //
@@ -26,7 +26,7 @@
 //
 // Dropout: the random number of (i, j) is attention_number(random, attention_row(t, H, h), j), where t is the
 // row of i in the batch (0..T-1) and j is the position of the key in its sequence. The pair is kept if the
-// number is at least dropout_threshold(dropout). The number depends on nothing else: not on the bucket, the
+// number is at least dropout_threshold(dropout). The number depends on nothing else: not on T, the
 // tiles, the threads or the device.
 //
 // Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu
@@ -151,7 +151,7 @@ struct AttentionFwdArgs {
   View o;                // output of attention, shape [T, H * D]
   View lse;              // log-sum-exp of the scores, f32, shape [H, T]; null if no backward pass follows
   View scratch;          // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // its size, at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  int64_t scratch_bytes = 0;  // at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 struct AttentionBwdArgs {
@@ -164,10 +164,10 @@ struct AttentionBwdArgs {
   ConstView d_o;  // gradient of o, shape [T, H * D]
   Rows d_q, d_k, d_v;
   View scratch;               // scratch memory, aligned to 64 bytes
-  int64_t scratch_bytes = 0;  // its size, at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
+  int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h. h counts the heads of this rank, the result those of all ranks.
+// Returns attention_row() of query row t and head h of this rank. attention_row() gets the number of this head among those of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;

@@ -1,4 +1,4 @@
-// The matrix products of attention in bf16 on AMX tiles. It does the work of attention_tiles-inl.h on the same fp32 operands, which are
+// The matrix products of attention in bf16 on AMX tiles. They replace those of attention_tiles-inl.h for the same fp32 operands, which are
 // rounded to bf16 when they are loaded into the tiles. Operands that come from bf16 tensors are not changed by this rounding; probabilities
 // and gradients of scores are rounded once (attention.h states the effect on the results).
 //

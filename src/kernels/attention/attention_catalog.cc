@@ -7,10 +7,9 @@
 namespace plimsoll::catalog_rows {
 Support attention_fits(const AttentionDims& dims) {
   if (dims.longest <= kAttentionLongest) return {};
-  return {false,
-          fmt::format(
-              "sequences may have at most {} rows, because dropout numbers no more, but the longest has {}",
-              kAttentionLongest, dims.longest)};
+  return {false, fmt::format("sequences may have at most {} rows, because dropout has random numbers for no "
+                             "more, but the longest has {}",
+                             kAttentionLongest, dims.longest)};
 }
 
 Support attention_cuda_tiled_fits(const Problem& problem, const AttentionDims& dims) {

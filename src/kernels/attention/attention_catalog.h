@@ -198,8 +198,8 @@ constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) 
   return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
 }
 constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
-  // Reserves memory for the results of divided sequences even if `dims` has too many rows to divide them. A smaller bucket divides its
-  // sequences and uses the same scratch memory, which is computed for the largest bucket only.
+  // Reserves memory for the results of divided sequences even if `dims` has too many rows to divide them: smaller batches divide their
+  // sequences and use the same scratch memory, whose size is computed for the largest batch only.
   const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
   const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
   return (threads * paged_attention_thread_floats(dims) + stored) * 4;

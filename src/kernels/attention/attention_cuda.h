@@ -20,7 +20,7 @@
 // scratch memory per element of d_q and block of keys: 256 MiB, written and read again, for 32 sequences of 512 rows and 16 heads of 64.
 //
 // Views are device pointers. All work is enqueued on `stream` and may be captured in a CUDA graph: the functions do not read results back,
-// allocate memory or wait for the device. The sizes of the grids depend on the bucket only; blocks past the end of a sequence return at
+// allocate memory or wait for the device. The sizes of the grids depend on `dims` only; blocks past the end of a sequence return at
 // once. cu_seqlens cannot be checked because only the device can read it. It must start at 0 and never decrease, its last element must be
 // at most T, and no sequence may be longer than dims.longest.
 //
@@ -52,8 +52,8 @@ AttentionBackward attention_bwd_cuda_mma, attention_bwd_cuda_tf32, attention_bwd
 AttentionForward attention_fwd_cuda_wgmma, attention_fwd_cuda_tf32_wgmma;
 AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 
-// Returns the function to call for the catalog entry `implementation` in a bucket of sizes `dims`. It is the function of the same name with
-// one exception: *_cuda_mma replaces *_cuda_wgmma in a bucket of short sequences (attention_is_of_short_sequences), where it is faster.
+// Returns the function to call for the catalog entry `implementation` and batches of the sizes `dims`. It is the function of the same name
+// with one exception: for short sequences (attention_is_of_short_sequences) *_cuda_mma replaces *_cuda_wgmma, because it is faster there.
 // Errors: kInternal if the catalog has no such entry.
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);

@@ -1,5 +1,5 @@
-// Tests promises of the attention contract about single rows on a GPU: tail rows are zero, dropout uses the specified random numbers,
-// results have repeatable bits, and large scores and NaN are handled.
+// Tests promises of the attention contract about single rows on a GPU: tail rows (unused rows after the last sequence) are set to zero,
+// dropout uses the specified random numbers, results have repeatable bits, and large scores and NaN are handled.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The steps that the GPU kernels of attention have in common besides matrix products: finding the rows of a thread block, clearing tail
-// rows, and drawing the random numbers of dropout. Device code only.
+// The steps that the GPU kernels of attention have in common besides matrix products: finding the rows of a thread block, writing zeros to
+// tail rows (unused rows after the last sequence), and drawing the random numbers of dropout. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@ struct Work {
   int count = 0;
   int row = 0;
   int head = 0;
-  bool is_tail = false;  // true if this block only writes zeros to tail rows
+  bool is_tail = false;  // true if this block only writes zeros to rows after the last sequence
 };
 
 enum class TileOrder { kForward, kBackward };
@@ -33,8 +33,8 @@ __device__ inline int num_tiles(const AttentionKernelArgs& args) {
 }
 
 // Returns the rows that this block computes. The grid has one more sequence index than there are sequences; the blocks with that index
-// clear the tail rows. kBackward assigns the last rows of a sequence to the first blocks, because these rows see the most keys under a
-// causal mask.
+// write zeros to the rows after the last sequence. kBackward assigns the last rows of a sequence to the first blocks, because these rows
+// see the most keys under a causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(args.causal ? blockIdx.x : blockIdx.y);
@@ -48,7 +48,7 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
-// Returns `work` with the same rows and with the head of k and v that its head of q reads.
+// Returns `work` with its head of q replaced by the head of k and v that this head reads.
 __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work& work) {
   Work keys = work;
   keys.head = work.head / args.group;
@@ -75,7 +75,7 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
 // minus infinity, the difference of two such maxima would be NaN; with this value, the sums of the row stay zero.
 inline constexpr float kNoScore = -1e30f;
 
-// Writes zeros to the tail rows of one head. The thread blocks for the tail divide the rows among themselves.
+// Writes zeros to the tail rows (unused rows after the last sequence) of one head. The thread blocks that do this divide these rows.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);
@@ -113,8 +113,8 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// The values from which dropout computes attention_number() of attention.h. They are the same for all blocks of one call. `site_high` and
-// `site_low` are the halves of the product in the first Philox round that does not depend on the block of the counter. `addend` and
+// The values from which dropout computes attention_number() of attention.h. They are the same for a whole call. `site_high` and `site_low`
+// are the halves of a product of the first Philox round that depends only on the site, a number that identifies the op. `addend` and
 // `either` let kept_halves() compare two 16-bit numbers with the threshold at once.
 struct Dropout {
   uint32_t key[2] = {0, 0};
@@ -196,7 +196,7 @@ __device__ inline uint32_t keep_byte(const Dropout& dropout, const BlockStart& s
   for (int n = 0; n < 4; ++n) bits = bits >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);
   return (bits >> 12 & 0xfu) | (bits >> 24 & 0xf0u);
 }
-// Returns the low half of attention_row() of query row t and a head of this rank. The result counts the heads of all ranks.
+// Returns the low half of attention_row() of query row t. `head` counts the heads of this rank; attention_row() counts those of all ranks.
 __device__ inline uint32_t keep_row(const AttentionKernelArgs& args, int t, int head) {
   return static_cast<uint32_t>(t) * static_cast<uint32_t>(args.all_heads) +
          static_cast<uint32_t>(args.first_head + head);

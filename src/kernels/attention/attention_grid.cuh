@@ -1,5 +1,5 @@
-// Host code that launches the attention kernels, which need more than 48 KiB of shared memory per block, and computes the bytes of their
-// fp32 tiles. For CUDA sources only.
+// Host code that launches the attention kernels (they need more than 48 KiB of shared memory per block) and functions that return the
+// bytes of their fp32 tiles. For CUDA sources only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,8 +29,8 @@ constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches one thread block per tile of `rows` rows of the bucket's longest sequence, for each of `heads` heads of every sequence, plus as
-// many blocks as one more sequence would have, which clear the tail rows. find_work() decodes the block indices.
+// Launches one thread block per tile of `rows` rows of a sequence of the greatest length, for each of `heads` heads of every sequence, plus
+// as many blocks as one more sequence would have; they write zeros to the rows after the last sequence. find_work() decodes block indices.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

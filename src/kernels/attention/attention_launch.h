@@ -1,5 +1,5 @@
-// The arguments of the kernels of attention_cuda.h and the functions that launch them. attention_cuda.cc, which checks the arguments of a
-// call, and the CUDA sources include it.
+// The arguments of the kernels of attention_cuda.h and the functions that launch these kernels. Only the CUDA sources of attention include
+// this header, and attention_cuda.cc, which checks the arguments of a call.
 #pragma once
 
 #include <cstdint>

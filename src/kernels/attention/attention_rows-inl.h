@@ -107,8 +107,8 @@ class DropoutRow {
             hn::Xor3(hn::Shuffle2301(p0), c.c3, word(key1)), p0};
   }
 
-  // Draws the random numbers of 64 keys from eight Philox blocks, four per 32 keys. The words number n of four consecutive blocks contain
-  // the numbers of keys 8 n .. 8 n + 7 in order.
+  // Draws the random numbers of 64 keys from eight Philox blocks, four per 32 keys. In four consecutive blocks, the four words with index n
+  // contain the numbers of keys 8 n .. 8 n + 7 in order, two per word.
   HWY_INLINE void draw(uint32_t row, uint32_t first_block, uint16_t* numbers) const {
     constexpr int64_t kMostLanes = 8;
     const hn::Rebind<uint32_t, Pairs> narrow;

@@ -33,11 +33,11 @@ void check_lengths(const AttentionDims& dims, ConstView cu_seqlens_B) {
                  "cu_seqlens must not be null and must start with 0");
   for (int64_t b = 0; b < dims.sequences; ++b) {
     const int64_t count = attention_sequence(cu_seqlens, b).count;
-    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest,
-                   "sequence {} has {} rows, but the plan allows 0 to {}", b, count, dims.longest);
+    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest, "sequence {} has {} rows, but must have 0 to {}", b,
+                   count, dims.longest);
   }
   PLIMSOLL_CHECK(cu_seqlens[dims.sequences] <= dims.tokens,
-                 "cu_seqlens ends at row {}, but the bucket has only {} rows", cu_seqlens[dims.sequences],
+                 "cu_seqlens ends at row {}, but the tensors have only {} rows", cu_seqlens[dims.sequences],
                  dims.tokens);
 }
 

@@ -1,5 +1,5 @@
-// The work around the arithmetic that every implementation of attention needs: checking the arguments, ordering the sequences by length
-// (longest first) and clearing the tail rows. Thread-safety: as in attention.h.
+// The steps besides the arithmetic that every implementation of attention needs: checking the arguments, ordering the sequences by length
+// (longest first) and writing zeros to tail rows (unused rows after the last sequence). Thread-safety: as in attention.h.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ template <Fetch kFetch>
 
 // Writes zeros to the first `columns` columns of rows first .. end - 1.
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end);
-// Writes zeros to the rows from `first` on of d_q, d_k and d_v.
+// Writes zeros to row `first` and all later rows of d_q, d_k and d_v, which belong to no sequence.
 void clear_gradient_tails(const AttentionBwdArgs& args, int64_t first);
 
 }  // namespace plimsoll

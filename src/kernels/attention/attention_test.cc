@@ -1,5 +1,5 @@
 // Tests attention on a CPU: the fast implementations against the reference within the contract's error bound, the reference against finite
-// differences, and the contract's promises about repeatable bits, tail rows, dropout and memory.
+// differences, and the contract's promises about repeatable bits, tail rows (unused rows after the last sequence), dropout and memory.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      // For rows after the end, the copy instruction writes zeros without loading anything, so the address may be invalid.
+      // For rows after the end of the sequence, the copy instruction writes zeros without loading anything, so the address may be invalid.
       copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
     }
   }
@@ -50,9 +50,9 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
 // kGoes: it does not, because they read only the transposed one.
 enum class Rounded { kStays, kGoes };
 
-// Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`. The order of rows and columns is the
-// one that the products need: column 4 c + j of 32 columns becomes row 8 j + c, so that accumulators hold the columns that store_rows
-// expects, and of eight rows the even ones are stored first and then the odd ones, the order of take_fragment.
+// Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`, in the order of rows and columns
+// that the products need. Column 4 c + j of 32 columns becomes row 8 j + c, so that accumulators hold the columns that store_rows expects.
+// Of eight rows, the even ones are stored first and then the odd ones, which is the order that take_fragment uses.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);

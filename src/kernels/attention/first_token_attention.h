@@ -2,7 +2,7 @@
 // first tokens needs nothing else from its last layer. This header contains the contract, the reference and the declarations of the GPU
 // functions. There is no backward pass. The functions allocate no memory.
 //
-// Shape letters: T rows of the bucket, B sequences, H heads, D head size, C columns of x, S_b rows of
+// Shape letters: T rows of x (the tokens, then unused tail rows), B sequences, H heads, D head size, C columns of x, S_b rows of
 // sequence b. w stacks the weights of q, k and v of all heads. x_0 is the first row of sequence b. For each
 // sequence b and head h, with W_q, W_k and W_v the head's D rows of w:
 //
@@ -49,7 +49,7 @@ struct FirstTokenAttentionArgs {
   ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
   View o_BHD;
   View scratch = {};          // scratch memory, aligned to 256 bytes; the reference needs none
-  int64_t scratch_bytes = 0;  // its size, at least first_token_attention_cuda_scratch_bytes(dims, columns)
+  int64_t scratch_bytes = 0;  // at least first_token_attention_cuda_scratch_bytes(dims, columns)
 };
 
 // Computes o in double from keys and values as in the formula, with plain loops, and rounds it once.

@@ -2,8 +2,8 @@
 // keys and values of new tokens into the pages. Forward only, for text generation: a decoding step has one new row per sequence, a prefill
 // or a part of one has many. The kernels do not choose pages (generate/page_table.h does) and allocate no memory.
 //
-// Shape letters: T rows of the bucket, B sequences, n_b new rows of sequence b, L_b tokens of sequence b including the new ones, H query
-// heads, G heads of keys and values (H is a multiple of G), D head size, P pages of S tokens, M the largest number of pages of a sequence.
+// Shape letters: T rows of qkv (n_b new rows of each sequence b, then unused tail rows), B sequences, L_b tokens of b including the new
+// ones, H query heads, G heads of keys and values (H is a multiple of G), D head size, P pages of S tokens, M pages per sequence at most.
 //
 //   qkv          [T, (H + 2 G) D]   q of all heads, then k, then v; sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1
 //   cache        [P, 2, S, G, D]    keys (0) and values (1)
@@ -28,7 +28,7 @@
 //
 // Summation order: the positions of a sequence are divided into parts of kPagedPart. Softmax and lse are computed per part; the results are
 // joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits
-// of a row depend on its own sequence only, not on the bucket, the batch, the pages, the number of rows per call, or the number of threads.
+// of a row depend on its own sequence only, not on T, the batch, the pages, the number of rows per call, or the number of threads.
 // Different devices and instruction sets give other bits. On a GPU the number of positions per part (paged_attention_cuda_part()) depends
 // on the number of rows per call, and so do the bits of a row.
 //
@@ -93,8 +93,8 @@ void paged_attention_cpu(const PagedAttentionArgs& args);
 
 // The functions below run on an NVIDIA GPU. Views point to device memory. The functions may be captured in a CUDA graph and do not check
 // the contents of cu_seqlens, page_table, lengths and copy_from, which are in device memory. They start early
-// (element_wise/cuda/early_launch.cuh): they read these arrays, tokens to be copied, and all pages before the one with the first new token
-// of a sequence before the previous launches have ended. The launches directly before them must therefore write none of these.
+// (element_wise/cuda/early_launch.cuh): while previous launches may still run, they read these arrays, the tokens to be copied, and all
+// pages before the one with the first new token of a sequence. The launches directly before them must therefore write none of these.
 void append_kv_cuda(const AppendKvArgs& args, CudaStream stream);
 void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream);
 

@@ -40,7 +40,7 @@ struct KernelArgs {
   int part_size = 0;  // number of positions per part of a sequence
 };
 
-// The sequence that a row belongs to (-1 for a tail row) and the position of the row in it.
+// The sequence that a row belongs to (-1 for a tail row, which belongs to none) and the position of the row in it.
 struct Row {
   int sequence = -1;
   int position = 0;
@@ -186,10 +186,10 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
   constexpr int kApart = kWarps * kKeysPerWarp;
-  // The keys before this position are in pages that no running launch writes, so they may be read before the wait.
+  // The keys before this position are in pages that no running launch writes, so they are read before wait_for_launch_before().
   const int num_kept = row.first_new / args.page_size * args.page_size;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
-  // The slots in the cache of the keys of one batch, one per load of this lane.
+  // The positions in the KV cache of the keys that this lane loads in one batch, one per load.
   int64_t slots[kBatch] = {};
   const auto find_slot = [&](int first, int u) {
     const int j = first + u * kApart + key;
@@ -212,8 +212,8 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   cuda::wait_for_launch_before();
 #pragma unroll
   for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, num_kept, keys.end);
-  // A batch is loaded while the batch before it is used. Its page numbers are loaded one batch earlier still, because the addresses depend
-  // on them.
+  // A batch of keys is loaded while the batch before it is used. Its page numbers are loaded one batch earlier still, because the
+  // addresses of the keys depend on them.
   constexpr int kStep = kBatch * kApart;
 #pragma unroll
   for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp + kStep, u);
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // a tail row, to which part_kernel has written zeros
+  if (row.sequence < 0) return;  // a row of no sequence, to which part_kernel has written zeros
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
@@ -445,7 +445,7 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   const int slot = row.position % args.page_size;
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
-  // Loads the first elements of the shared page before the wait, because no running launch writes them.
+  // Loads the first elements of the shared page before wait_for_launch_before(), because no running launch writes them.
   const int shared_units = source < 0 ? 0 : slot * args.token_units;
   const Unit* shared = cache + int64_t{max(source, 0)} * 2 * part_units;
   const Pair<Unit> shared_page{{shared, shared + part_units}, {page, page + part_units}};

@@ -19,17 +19,17 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the family's description of the kernel problem. Errors: kInternal if the problem belongs to another family.
+// Returns the sizes of the problem as its family of kernels describes them. Errors: kInternal if it belongs to another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect a kernel problem of another type",
+  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect another type of problem sizes",
                  problem.kernel);
   return *part;
 }
 
-// Calls a support or scratch function of a catalog row with the arguments that it takes: either only the family's description of the
-// problem, or the complete problem before it.
+// Calls the function of a catalog row that decides if a problem is supported, or the one that computes scratch bytes. Each takes either
+// only the family's description of the problem, or the complete problem before it.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -100,7 +100,7 @@ const KernelRow* find_kernel_row(std::string_view implementation) {
 
 Support kernel_support(const KernelRow& row, const Problem& problem) {
   PLIMSOLL_CHECK(row.kernel == problem.kernel,
-                 "the implementation {} computes the kernel {} and cannot answer for the kernel {}",
+                 "the implementation {} computes the kernel {}, but the problem is of the kernel {}",
                  row.implementation, row.kernel, problem.kernel);
   if (!runs_on(row.backend, problem.target.device)) {
     return {false, fmt::format("runs only on {}", row.backend == Backend::kCuda ? "cuda" : "cpu")};
@@ -112,7 +112,7 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
   std::vector<const KernelRow*> candidates = kernel_rows_of(problem.kernel);
-  // Removes the rows for the other kind of device. They are not candidates and must not appear among the refusals.
+  // Removes the rows that run on the other kind of device (CPU or GPU). They must not be reported as implementations that refuse.
   std::erase_if(candidates,
                 [&](const KernelRow* row) { return !runs_on(row->backend, problem.target.device); });
   if (!forced.empty()) {

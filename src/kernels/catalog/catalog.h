@@ -118,10 +118,10 @@ struct Refusal {
   std::string reason;
 };
 struct Selection {
-  const KernelRow* row = nullptr;  // the chosen row; null if every row refuses
+  const KernelRow* row = nullptr;  // row of the chosen implementation; null if none accepts the problem
   int64_t scratch_bytes = 0;       // number of bytes of scratch memory that `row` needs
   int64_t library_bytes = 0;  // upper bound of the bytes that the library of `row` allocates while it runs
-  // The rows for this device that are faster than `row` and refuse, with their reasons.
+  // The implementations for this device that are faster than `row` but do not accept the problem, with their reasons.
   std::vector<Refusal> refused;
 };
 

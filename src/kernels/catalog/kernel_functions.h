@@ -1,5 +1,5 @@
-// The functions of the catalog's rows. The implementation that a row names is a function, and this file makes lists of
-// these functions from the rows themselves, so that a new row needs no entry elsewhere. A file that includes the
+// Lists of the functions that the rows of the kernel catalog name as implementations. The lists are made from the rows
+// themselves, so that a new row needs no entry elsewhere. A file that includes the
 // declarations of a family's kernels lists them in this way:
 //
 //   #define PLIMSOLL_ROWS "kernels/layer_norm/layer_norm_catalog.inc"

@@ -25,8 +25,8 @@ constexpr std::string_view fp32_products_name(Fp32Products products) {
   return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";
 }
 
-// Default size of the workspace of a cuBLASLt matrix product: NVIDIA's recommendation for compute capability 9.0. The workspace is part of
-// the arena while the product runs.
+// Default size of the workspace of a cuBLASLt matrix product: NVIDIA's recommendation for compute capability 9.0. While the product
+// runs, its workspace is part of the arena, the block of memory in which all tensors are stored.
 inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
 
 // The largest number of logits per row that top_logits (kernels/loss/top_logits.h) can select.

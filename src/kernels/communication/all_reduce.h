@@ -1,8 +1,8 @@
 // all_reduce: y = sum over the ranks r of x_r, element by element, for each tensor of a list; in place.
 //
 // Shapes: any; every rank passes the same list. Types: f64, f32, bf16, f16, i32, one for all tensors of the list. Accumulation: in the type of
-// the tensors, but in fp32 for bf16 and f16, which are rounded once, except that NCCL rounds each sum to the type of the tensors (for two
-// ranks there is only one). The order of the sums is fixed by the list and the number of ranks N, on GPUs also by the connections between
+// the tensors, but in fp32 for bf16 and f16, which are rounded once, except that NCCL rounds each sum to the type of the tensors (two
+// ranks need only one sum). The order of the sums is fixed by the list and the number of ranks N, on GPUs also by the connections between
 // them and the release of NCCL, and every rank gets the same bits. Error bound: |y - exact| <= (N - 1) u sum_r |x_r| with the unit roundoff
 // u of the type of accumulation, and the rounding of y to the type of the tensors. (Higham, "Accuracy and Stability of Numerical
 // Algorithms", 2nd ed., section 4.2.) Aliasing: y is x. Scratch: communication_catalog.h. Repeatable. Cost: each rank sends 2 (N - 1) / N

@@ -134,7 +134,7 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-// Runs in each of the processes that the test below starts. The first process checks the sums of all processes.
+// The test below starts a process per GPU, and each process runs this test. The first process checks the sums of all processes.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

@@ -106,7 +106,7 @@ TEST(AllReduce, SumsTheTensorsOfAllRanks) {
   }
 }
 
-// Counts are added exactly.
+// Integers must be added exactly, even those above 2^24, which fp32 cannot represent.
 TEST(AllReduce, SumsIntegers) {
   for (const int num_ranks : {1, 2, 3}) {
     const AllReduceProblem problem{.ranks = num_ranks, .largest_bytes = 8};
@@ -147,7 +147,7 @@ TEST(AllReduce, SendsSmallTensorsAtOnce) {
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
     EXPECT_EQ(communicator.num_all_reduces,
-              3);  // one operation per tensor of 40,000 or 32,768 elements, and one for all others
+              3);  // one for each of the two large tensors, and one for all small tensors together
   });
 }
 

@@ -1,5 +1,5 @@
-// The kernel problem and the scratch memory of collective kernels: the host-only part of the contracts in all_reduce.h,
-// reduce_scatter.h and head_exchange.h. Thread-safe: pure functions.
+// The sizes by which the kernel catalog selects an implementation of a collective kernel, and the bytes of its scratch memory. Belongs to
+// the contracts in all_reduce.h, reduce_scatter.h and head_exchange.h. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace plimsoll {
 
-// The kernel problem of all_reduce, reduce_scatter, all_gather and head_exchange.
+// The sizes of a call of all_reduce, reduce_scatter, all_gather or head_exchange.
 struct AllReduceProblem {
   int64_t ranks = 1;
   int64_t largest_bytes = 0;  // number of bytes of the largest tensor
-  int64_t small_bytes = 0;  // number of bytes of all tensors together that are smaller than kSmallTensorBytes
-  bool maps_peers = false;  // true if each GPU maps the memory of the other GPUs
+  int64_t small_bytes = 0;    // sum of the bytes of all tensors that are smaller than kSmallTensorBytes
+  bool maps_peers = false;    // true if each GPU maps the memory of the other GPUs
   // Size of the scratch memory into which the kernels with mapped memory copy the slices of other ranks.
   int64_t peer_scratch_bytes = 0;
 };

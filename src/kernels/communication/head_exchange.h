@@ -1,7 +1,7 @@
-// head_exchange: rearranges a matrix of T rows among N ranks, each of which has T / N rows of all columns on one side, and all rows of
-// 1 / N of the columns on the other side. The columns consist of up to three parts, each of which is divided into N equal shares:
+// head_exchange: rearranges a matrix of T rows among N ranks from a division by rows (a rank has T / N rows of all columns) to a division
+// by columns (a rank has all rows of 1 / N of the columns), or back. Each of up to three parts of the columns is divided into N shares:
 //
-//   to heads:  x[T/N, C] -> y[T, C/N]   row t of y on rank s = the shares of rank s of row t of the ranks' matrices x
+//   to heads:  x[T/N, C] -> y[T, C/N]   row t of y on rank s = the shares of rank s in row t of the whole matrix
 //   to rows:   x[T, C/N] -> y[T/N, C]   the inverse
 //
 // Shapes: every rank passes the same sizes. Types: any; the kernel copies bytes, so the bits are those of x. Aliasing: x and y do not
@@ -33,14 +33,14 @@ struct HeadExchangeArgs {
       {};  // for each part of the columns, the number of bytes that one rank's share of a row has
   View scratch = {};
 
-  // Returns the bytes of a row on the side that is divided by columns.
+  // Returns the bytes of a row of the matrix that is divided by columns.
   int64_t narrow_bytes() const { return share_bytes[0] + share_bytes[1] + share_bytes[2]; }
   // Returns the bytes of the block that two ranks exchange.
   int64_t block_bytes() const { return rows * narrow_bytes(); }
 };
 
-// A rectangle of bytes that an exchange copies: some bytes of each of the rows of a rank. `narrow`: its first byte in the block of those
-// rows on the side that is divided by columns; `wide`: its first byte on the other side.
+// A rectangle of bytes that an exchange copies: `width` bytes of each row that a rank has if the matrix is divided by rows. `wide` is the
+// offset of its first byte in these rows; `narrow` is the offset in the block of the same rows in the matrix that is divided by columns.
 struct ExchangedBytes {
   int64_t narrow = 0;
   int64_t wide = 0;
@@ -59,11 +59,11 @@ inline std::array<ExchangedBytes, 3> exchanged_bytes(const HeadExchangeArgs& arg
   return rectangles;
 }
 
-// Copies the shares of all ranks into scratch memory, one block per rank, and exchanges the blocks; or the other way round.
+// Copies the shares of all ranks into scratch memory, one block per rank, and exchanges the blocks; for kToRows it does the reverse.
 void head_exchange_cpu(const HeadExchangeArgs& args);
 // Gathers the matrices of all ranks, and copies byte by byte.
 void head_exchange_ref(const HeadExchangeArgs& args);
-// Copy engines copy the rectangles from the memory of the other GPUs to their places. No multiprocessor is used.
+// Copy engines copy the rectangles from the memory of the other GPUs to y. No multiprocessor is used.
 void head_exchange_cuda_peers(const HeadExchangeArgs& args, CudaStream stream);
 // Works like head_exchange_cpu(), with copies on the GPU and one launch of NCCL.
 void head_exchange_cuda_nccl(const HeadExchangeArgs& args, CudaStream stream);

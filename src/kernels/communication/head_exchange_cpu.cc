@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Calls copy(byte in the blocks of all ranks, byte in the matrix with all columns, bytes) for each piece of each row.
+// Calls copy(offset in the blocks of all ranks, offset in the matrix with all columns, number of bytes) for each piece of each row.
 template <typename Copy>
 void for_each_piece(const HeadExchangeArgs& args, int num_ranks, const Copy& copy) {
   const int64_t wide_bytes = args.narrow_bytes() * num_ranks;
@@ -57,7 +57,7 @@ void head_exchange_ref(const HeadExchangeArgs& args) {
   const int64_t narrow_bytes = args.narrow_bytes(), wide_bytes = narrow_bytes * num_ranks;
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::byte* x = all + static_cast<size_t>(rank) * bytes;
-    // The shares that this rank receives from `rank`: its own ones of the rows of `rank`, or those of `rank` of its own rows.
+    // The loops copy what this rank receives from `rank`: its own shares of the rows of `rank`, or the shares of `rank` of its own rows.
     for (const ExchangedBytes& piece : exchanged_bytes(args, to_heads ? own : rank, num_ranks)) {
       for (int64_t row = 0; row < args.rows; ++row) {
         const int64_t narrow = ((to_heads ? rank : own) * args.rows + row) * narrow_bytes + piece.narrow;

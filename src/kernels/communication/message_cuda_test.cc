@@ -82,7 +82,7 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
   PLIMSOLL_CUDA(cudaGraphDestroy(graph));
 }
 
-// Runs in each of the processes that the test below starts.
+// The test below starts a process per GPU, and each process runs this test.
 TEST(MessageCudaRank, SendsToTheNextRank) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone()) GTEST_SKIP() << "MessageCuda.ArrivesAtTheOtherGpus starts processes that run it";

@@ -202,7 +202,7 @@ TEST(RankSlicesCuda, NcclExchangesTheSlicesOfAllGpus) {
   });
 }
 
-// Runs in each of the processes that the test below starts.
+// The test below starts a process per GPU, and each process runs this test.
 TEST(RankSlicesCudaRank, ExchangesSlicesWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

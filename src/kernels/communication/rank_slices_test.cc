@@ -169,7 +169,7 @@ TEST(ReduceScatter, SendsSmallTensorsAtOnce) {
     Tensors tensors(numbers_of(communicator.rank(), 2), 2, DType::kF32);
     run(reduce_scatter_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, tensors);
     EXPECT_EQ(communicator.num_reduce_scatters,
-              3);  // one operation per tensor of 40,000 or 32,768 elements, and one for all others
+              3);  // one for each of the two large tensors, and one for all small tensors together
   });
 }
 

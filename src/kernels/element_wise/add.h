@@ -1,7 +1,7 @@
 // Sums of two tensors, of a tensor and a row, and of the rows of a tensor. The header states the contracts of these kernels, which allocate
 // no memory.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// Legend: T rows (the tokens of a batch, then unused tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory.
 //
 // For all functions: _ref is plain loops in double and takes any floating type for each view. _cpu takes f32
@@ -108,7 +108,7 @@ constexpr int64_t bias_grad_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Returns the error bound that column_sum_error_bound() returns, but for the order in which the GPU adds.
+// Returns the same error bound as column_sum_error_bound(), but for the order in which a GPU adds.
 inline double column_sum_cuda_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors,
                                           double sum, DType stored) {
   return column_sum_cuda_depth(T, C) * kRoundoffF32 * magnitudes + term_errors +

@@ -1,7 +1,7 @@
 // Operations on a range of the columns of a matrix: extract and scale it, or add to it. The header states the contracts of these kernels,
 // which allocate no memory.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), N columns of the wide matrix, K columns of the range,
+// Legend: T rows (the tokens of a batch, then unused tail rows), N columns of the wide matrix, K columns of the range,
 // which begins at column `first`; row-major and dense. Thread-safe: distinct calls may run concurrently on distinct
 // outputs. Ownership: views do not own memory.
 //

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 void copy_cuda(const CopyArgs& args, CudaStream stream) {
   if (args.bytes == 0) return;
-  // CUDA finds out from the two addresses which memories are the source and the destination.
+  // With cudaMemcpyDefault, CUDA finds out from each of the two addresses whether it is in host or in device memory.
   PLIMSOLL_CUDA(
       cudaMemcpyAsync(args.to, args.from, static_cast<size_t>(args.bytes), cudaMemcpyDefault, stream));
 }

@@ -55,8 +55,8 @@ inline double dropout_fwd_error_bound(double y, DType stored) {
 
 // The function below runs on an NVIDIA GPU. add.h states the rules for all CUDA kernels.
 
-// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is args.where.site. If `rng` is null,
-// all three come from args.where. The mask equals that of the CPU bit for bit.
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory. If `rng` is null,
+// both come from args.where, like the site (a number that identifies the op). The mask equals that of the CPU bit for bit.
 void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream);
 
 }  // namespace plimsoll

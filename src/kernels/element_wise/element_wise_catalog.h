@@ -1,6 +1,6 @@
-// The kernel problem of a kernel that processes the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows is divided.
-// The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels and the plan compute the scratch
-// memory of such a sum by the same formulas. Thread-safe: pure functions.
+// The sizes of a call of a kernel that processes the rows of a [T, C] tensor, and the blocks of rows into which a sum over rows is divided.
+// The blocks depend on the shape alone, so that a sum has the same bits for any number of threads. Kernels and the memory plan compute the
+// scratch memory of such a sum by the same formulas. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// The kernel problem of an element-wise, row-wise or loss kernel: the shape of its main operand. A value that is not a matrix counts as one
-// row.
+// The sizes of a call of an element-wise, row-wise or loss kernel: the shape of its main operand. A tensor that is not a matrix counts as
+// one row.
 struct RowsProblem {
   int64_t rows = 0;          // number of rows, called T or, by a loss, B
   int64_t columns = 0;       // number of columns, called C or, by a loss, K

@@ -11,7 +11,7 @@
 // Hendrycks and Gimpel, arXiv:1606.08415, section 2; the tanh form is GPT-2's "gelu_new". SiLU: Elfwing, Uchibe
 // and Doya, arXiv:1702.03118.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// Legend: T rows (the tokens of a batch, then unused tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
 // loops in double and take any floating type for each view. The _cpu functions take f32 or bf16 activations (all of
 // one type) and an f32 or bf16 bias, and compute in fp32. Errors: kInternal if a view is absent or has an unsupported

@@ -1,7 +1,7 @@
 // Gated linear units (Shazeer, arXiv:2002.05202): an activation of one half of a row times the other half. With SiLU it is SwiGLU, with
 // GELU GeGLU. The header states the contracts of these kernels, which allocate no memory.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), F columns of the result. A row of x has 2 F elements: the
+// Legend: T rows (the tokens of a batch, then unused tail rows), F columns of the result. A row of x has 2 F elements: the
 // gate g and then u. gelu.h has the activations f.
 //
 //   y = f(g) u          d_g = d_y u f'(g)          d_u = d_y f(g)

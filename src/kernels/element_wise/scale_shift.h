@@ -1,7 +1,7 @@
 // Gain and bias per column: the affine part of layer normalization. The header states the contracts of these kernels, which allocate no
 // memory.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct
+// Legend: T rows (the tokens of a batch, then unused tail rows), C columns, row-major and dense. Thread-safe: distinct
 // calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain
 // loops in double and take any floating type for each view. The _cpu functions take f32 or bf16 activations (all of
 // one type) and f32 or bf16 gain and bias (both of one type), and compute in fp32. Errors: kInternal if a view is

@@ -8,7 +8,7 @@
 //   bwd of some rows: d_table holds rows [first_row, first_row + V) of a table of table_rows; the bits are the
 //         same as in the gradient of the whole table
 //
-// Legend: T rows of the bucket, C columns, V rows of a table; all row-major and dense.
+// Legend: T rows of x, C columns, V rows of a table; all row-major and dense.
 //
 // Types: ids i32, sorted i32 (as written by sort_ids.h). Tables and x f32 or bf16; d_x f32 or bf16, d_table
 // f32. The references take any floating type.

@@ -34,7 +34,7 @@ class SimulatedHub final : public HttpClient {
                                               {"model.safetensors", "the weights of the model"},
                                               {"sub/notes.txt", "not read"},
                                               {"vocab.txt", ""}};
-  // The connection breaks after this number of bytes of a body; -1 for never. This happens for the next num_cuts bodies that are longer.
+  // For the next num_cuts response bodies with more than `cut` bytes, the connection breaks after `cut` bytes; -1 for never.
   int64_t cut = -1;
   int num_cuts = 0;
   int64_t bytes_per_call = 5;
@@ -128,7 +128,7 @@ class SimulatedHub final : public HttpClient {
   }
 };
 
-// Does not wait, but sums the times for which it should have waited.
+// A DownloadPace that does not wait, but adds up the times for which the real one would wait.
 class SimulatedPace final : public DownloadPace {
  public:
   using DownloadPace::DownloadPace;

@@ -82,7 +82,7 @@ def main():
     print(f"{corrected} corrected", file=sys.stderr)
     print("// Made by make_grapheme_tables.py; do not edit.")
     print(f'constexpr std::string_view kGraphemeTablesSource = "tokenizers {tokenizers.__version__}";')
-    print("// Runs: first code point, class and flags (unicode_properties.cc).")
+    print("// Runs of code points with equal values: first code point, class and flags (unicode_properties.cc).")
     out, last = [], None
     for c in range(0x110000):
         value = flags.get(c, 3)

@@ -83,7 +83,7 @@ def main():
             continue
         if nfkd(s) != nfd(s):
             compatible += [c, len(nfkd(s)), *map(ord, nfkd(s))]
-    # NFC composes a character from two: the composition of all but the last code point of its decomposition, and the last one.
+    # NFC composes a character from a pair: the code point that all but the last one of its decomposition compose to, and the last one.
     for c in CODE_POINTS:
         if c in HANGUL:
             continue
@@ -96,7 +96,7 @@ def main():
                 compositions += [ord(left), ord(right), c]
     print("// Made by make_property_tables.py; do not edit.")
     print(f'constexpr std::string_view kPropertyTablesSource = "tokenizers {tokenizers.__version__}";')
-    print("// Runs: first code point, flags of the run (unicode_properties.h).")
+    print("// Runs of code points with equal flags: first code point, flags (unicode_properties.h).")
     runs("kPropertyRuns", flags, 0)
     print("// Compatibility decompositions that differ from the canonical one: code point, length, values.")
     write("kCompatibility", compatible)

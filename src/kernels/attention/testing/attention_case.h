@@ -36,7 +36,7 @@ struct AttentionProblem {
   double dropout = 0.0;
   DType dtype = DType::kF32;
   QkvLayout layout = QkvLayout::kOneTensor;
-  // The difference between the bucket's longest sequence and the longest of this batch.
+  // The number of rows by which dims.longest exceeds the length of the longest sequence.
   int64_t longest_slack = 0;
   int64_t kv_heads = 0;  // number of heads of k and v; 0 means as many as `heads`
   int64_t window = 0;    // window of attention.h; 0 means no limit
@@ -46,8 +46,8 @@ struct AttentionProblem {
 
 enum class Implementation : uint8_t { kCpu, kRef };
 
-// The tensors of one attention problem. Inputs are random, except that tail rows are filled with NaN, so that results of a kernel that
-// reads them are NaN. Outputs are filled with NaN at the start.
+// The tensors of one attention problem. Inputs are random, except that tail rows (unused rows after the last sequence) are filled with NaN,
+// so that results of a kernel that reads them are NaN. Outputs are filled with NaN at the start.
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionProblem& problem);

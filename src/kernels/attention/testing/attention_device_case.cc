@@ -34,7 +34,7 @@ AttentionFwdArgs OnDevice::fwd_args() {
   args.q.view = part(qkv_, 0), args.k.view = part(qkv_, 1), args.v.view = part(qkv_, 2);
   args.cu_seqlens = cu_seqlens_.view(), args.o = o_.view(), args.lse = lse_.view();
   args.scratch = {}, args.scratch_bytes = 0;
-  // Sets the seed and the number of the micro-batch to 0, because the GPU kernels must read them from device memory.
+  // Sets the seed and the number of the micro-batch in the host's arguments to 0, because GPU kernels must read them from device memory.
   args.options.random = {0, 0, args.options.random.site};
   return args;
 }

@@ -24,7 +24,7 @@ struct PagedShape {
   int64_t head_dim = 16;
   int64_t page_size = 4;
   int64_t window = 0;
-  int64_t tail = 0;  // number of tail rows
+  int64_t tail = 0;  // number of tail rows, which are unused rows after the new tokens
   // Number of unused pages in the cache, and of unused entries per row of the page table.
   int64_t extra_pages = 3;
   double spread = 1.0;  // factor of the elements of q; larger values give scores that are further apart

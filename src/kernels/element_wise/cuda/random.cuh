@@ -32,7 +32,7 @@ __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const ui
   }
 }
 
-// The dropout parameters of a launch. If rng is not null, the seed and the step are read from device memory.
+// The dropout parameters of a launch. If rng is not null, the seed and the step (number of the micro-batch) are read from device memory.
 struct Dropout {
   RandomSite where = {};
   const int64_t* rng = nullptr;

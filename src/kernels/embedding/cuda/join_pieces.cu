@@ -42,7 +42,7 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   constexpr int kSums = kAhead / kPacks;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto count = static_cast<int>(run.before + 1 + run.after);
-  // The number of packs (N adjacent columns) that each of these blocks adds.
+  // The number of packs (N adjacent columns) for which the block of each of the id's pieces adds the sums.
   const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;
   int width = 1;  // number of adjacent lanes that handle different columns
   while (width < share && width < 32) width *= 2;
