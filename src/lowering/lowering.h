@@ -37,7 +37,7 @@ std::span<const Lowering> all_lowerings();
 // Returns the table row of an op. Errors: kInternal if the op has none.
 const Lowering& lowering_of(const OpSchema& op);
 
-// Returns the kernel problem of an op with the sizes of a bucket (for example its number of tokens) on a target device. Errors:
+// Returns the kernel problem of an op on a target device. `bucket` states the sizes of the batch, for example its number of tokens. Errors:
 // as lowering_of().
 Problem lower_op(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
@@ -70,8 +70,8 @@ LoweredOp describe_type(const OpView& op, const Bucket&, const KernelTarget&) {
 // Functions for ops that contain a matrix product: matmul, scaled_matmul, linear_gelu, linear_norm, linear_add and norm_linear.
 // Thread-safe: pure functions.
 
-// Returns the matrix product that an op contains, with the sizes of a bucket. It does not include the bias of linear_gelu and
-// linear_norm, because these ops add the bias after the product. Requires: one of the six ops named above.
+// Returns the matrix product that an op contains, for the sizes of a batch that `bucket` states. It does not include the bias of
+// linear_gelu and linear_norm, because these ops add the bias after the product. Requires: one of the six ops named above.
 MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 // Returns the kernel problem of norm_linear.
 NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);

@@ -1,5 +1,5 @@
-// The kernel problems and the scratch memory of the loss kernels: the host-only part of their contracts. The kernel problem of a loss that
-// reads whole logits is a RowsProblem. Thread-safe: pure functions.
+// The problem descriptions by which the kernel catalog selects loss kernels, and the scratch memory of these kernels: the host-only part of
+// their contracts. A loss that reads whole logits is described by a RowsProblem. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
   return num_rows * 8;
 }
 
-// The kernel problem of linear_cross_entropy.h: the last matrix product of a classifier and its loss, in chunks of rows. Requires: rows,
-// chunk_rows, hidden, classes >= 1.
+// Describes a call of linear_cross_entropy.h to the kernel catalog: the last matrix product of a classifier and its loss, in chunks of
+// rows. Requires: rows, chunk_rows, hidden, classes >= 1.
 struct LinearCrossEntropyProblem {
   int64_t rows = 0;  // B
-  // Number of rows per chunk, called chunk_rows above; all rows are one chunk if it is larger than `rows`.
+  // Number of rows per chunk. If it is larger than `rows`, all rows are one chunk.
   int64_t chunk_rows = 0;
   int64_t hidden = 0;     // H
   int64_t classes = 0;    // K
