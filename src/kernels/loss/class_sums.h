@@ -62,7 +62,7 @@ constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_clas
 
 struct ClassSumsArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};  // i32; labels number the classes of all ranks
+  ConstView labels_B = {};  // i32; a label is the number of a class among those of all ranks
   View sums_BS = {};
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // distance in elements between two rows of logits

@@ -65,7 +65,7 @@ struct MaskedHeadNames {
   const char* dense;
   const char* norm;
   const char* decoder;         // module of the bias and, if the weights are not tied, of the matrix
-  const char* bias = nullptr;  // a second name of the bias "<decoder>.bias" in checkpoints; null if it has none
+  const char* bias = nullptr;  // a second name of this bias in checkpoints; null if it has none
 };
 
 // Adds the weights of the head, with the names in `names`. A checkpoint may contain the bias under two names, because a decoder with a

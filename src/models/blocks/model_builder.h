@@ -108,8 +108,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  // The tables of cosines and sines, by the text of their parameters (rope_text()). The first layer that needs a table emits it;
-  // later layers share it.
+  // The tables of cosines and sines, by the text of their parameters (rope_text()). Layers with equal parameters share a table.
   std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };
