@@ -112,7 +112,7 @@ class Chunks {
     loss.z_scratch = z_losses(args.scratch);
     return loss;
   }
-  // Computes the losses of the rows of a chunk from its logits, or the class sums of its rows if ranks divide the classes.
+  // Computes the losses of the rows of a chunk from its logits, or the class sums of its rows if the classes are divided among ranks.
   template <typename Args>
   void compute_losses(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
     if (problem_.is_divided()) {

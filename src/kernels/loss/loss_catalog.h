@@ -30,8 +30,8 @@ struct LinearCrossEntropyProblem {
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;  // coefficient of the z-loss; if it is 0, there is no z-loss
-  // Set if the ranks of a tensor-parallel group divide the classes: the forward kernels compute the sums of class_sums.h instead of the
-  // loss, and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
+  // Set if the classes are divided among tensor-parallel ranks: the forward kernels compute the sums of class_sums.h instead of the loss,
+  // and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
   ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
