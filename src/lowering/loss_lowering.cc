@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// The functions below read these operands of LinearClassSumsOp and LinearClassSumsBwdOp at the positions that
-// LinearCrossEntropyOp defines, so the positions must be equal.
+// Whatever the op is, the functions below read the operands that are compared here at the positions that LinearCrossEntropyOp defines, so
+// the positions must be equal.
 static_assert(int{LinearClassSumsOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearClassSumsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearClassSumsOp::kBias} == LinearCrossEntropyOp::kBias &&

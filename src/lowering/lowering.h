@@ -37,8 +37,8 @@ std::span<const Lowering> all_lowerings();
 // Returns the table row of an op. Errors: kInternal if the op has none.
 const Lowering& lowering_of(const OpSchema& op);
 
-// Returns the kernel problem of an op with the sizes of a bucket (for example its number of tokens) on a target device. Errors:
-// as lowering_of().
+// Returns the description of an op by which the kernel catalog selects a kernel on a target device. `bucket` states the sizes of the batch,
+// for example its number of tokens. Errors: as lowering_of().
 Problem lower_op(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
 // Return the table rows of each family. Only lowering.cc and the files of the families may use them.
@@ -70,10 +70,10 @@ LoweredOp describe_type(const OpView& op, const Bucket&, const KernelTarget&) {
 // Functions for ops that contain a matrix product: matmul, scaled_matmul, linear_gelu, linear_norm, linear_add and norm_linear.
 // Thread-safe: pure functions.
 
-// Returns the matrix product that an op contains, with the sizes of a bucket. It does not include the bias of linear_gelu and
-// linear_norm, because these ops add the bias after the product. Requires: one of the six ops named above.
+// Returns the matrix product that an op contains, for the sizes of a batch that `bucket` states. It does not include the bias of
+// linear_gelu and linear_norm, because these ops add the bias after the product. Requires: one of the six ops named above.
 MatmulProblem matmul_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
-// Returns the kernel problem of norm_linear.
+// Returns the description of norm_linear by which the kernel catalog selects a kernel.
 NormLinearProblem norm_linear_problem(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
 // A matrix product together with the way in which the implementation that the plan chose computes it.
@@ -99,8 +99,8 @@ bool is_custom_matmul(std::string_view implementation);
 // Returns the sizes of attention or attention_bwd. Their first input contains the queries, keys and values of all heads next to
 // each other: qkv[T, 3HD], with T tokens and H heads of size D.
 AttentionDims attention_dims(const OpView& op, const Bucket& bucket);
-// Returns the kernel problem of first_token_attention, whose inputs are x[T, C] (T tokens, C columns) and the weight w[3HD, C] (H
-// heads of size D).
+// Returns the description of first_token_attention by which the kernel catalog selects a kernel. The inputs of the op are x[T, C] (T
+// tokens, C columns) and the weight w[3HD, C] (H heads of size D).
 FirstTokenAttentionProblem first_token_attention_problem(const OpView& op, const Bucket& bucket);
 // Returns the sizes of an op on a paged KV cache. `cache` is the shape of the cache, [P, 2, S, G * D]: P pages of S tokens, keys
 // and values, and G heads of size D.
@@ -108,9 +108,9 @@ PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, 
 
 // Functions for ops that compute the last matrix product of a classifier together with its loss. Thread-safe: pure functions.
 
-// Returns the kernel problem of linear_cross_entropy, linear_cross_entropy_bwd or linear_cross_entropy_grad. These ops never
-// compute an fp32 product as three TF32 products, because their scratch memory has no space for the parts of the operands; they
-// use a single TF32 product or fp32.
+// Returns the description of linear_cross_entropy, or of an op for its class sums or gradients, by which the kernel catalog selects a
+// kernel. These ops never compute an fp32 product as three TF32 products, because their scratch memory has no space for the parts of the
+// operands; they use a single TF32 product or fp32.
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
                                                        const KernelTarget& target);
 

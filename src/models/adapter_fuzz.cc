@@ -1,5 +1,5 @@
 // Fuzzes the reader of adapter_config.json and the choice of the modules that the file names. The fuzzer reports any result other than an
-// adapter or an Error of bad data or usage. It also reports an adapter that changes when it is written and read again.
+// adapter or an Error with code kBadData or kUsage. It also reports an adapter that changes when it is written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <string>

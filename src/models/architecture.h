@@ -1,7 +1,7 @@
-// An architecture as one record: how its config.json is read and written, its weights, its forward graph, its
-// public sizes and the defaults that depend on it. Code elsewhere asks the record and never compares a
-// model_type with a name. A folder below models/ defines each record, and architectures.inc lists them.
-// Thread-safe: constant data and pure functions.
+// Describes an architecture as one record: how its config.json is read and written, its weights, its forward graph, the sizes of its
+// published models and the defaults that depend on it. Code elsewhere reads the record instead of comparing the model_type with
+// names. Each record is defined in a folder below models/, and architectures.inc lists them. Thread-safe: constant data and pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct ConfigKey {
   ConfigField field;
 };
 
-// The sizes of a model on the hub, as its config.json states them.
+// The sizes of a model on the Hugging Face Hub, as its config.json states them.
 struct Preset {
   std::string_view name;
   std::string_view organisation;

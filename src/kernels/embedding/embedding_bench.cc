@@ -1,5 +1,5 @@
-// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. The bytes per second that it prints count
-// the bytes that embedding.h states as moved.
+// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. The program prints the bytes per second that the
+// kernels read and write, counted as embedding.h states.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The kernel problems and the scratch memory of the embedding kernels: the host-only part of the contracts in embedding.h and sort_ids.h.
-// Thread-safe: pure functions.
+// The problem descriptions by which the kernel catalog selects embedding kernels, and the scratch memory of these kernels: the host-only
+// part of the contracts in embedding.h and sort_ids.h. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace plimsoll {
 
-// The kernel problem of embedding_sum_fwd and embedding_bwd.
+// Describes a call of embedding_sum_fwd or embedding_bwd to the kernel catalog.
 struct EmbeddingProblem {
   int64_t tokens = 0;   // T
   int64_t columns = 0;  // number of columns of the table, called C in embedding.h
 };
-// The kernel problem of sort_ids.
+// Describes a call of sort_ids to the kernel catalog.
 struct SortIdsProblem {
   int64_t tokens = 0;     // number of tokens per list of ids, called T in sort_ids.h
   int64_t rows = 0;       // number of rows of the largest table, called V in sort_ids.h

@@ -1,4 +1,4 @@
-// Lists the rows of the kernel catalog whose implementations the tests of this executable run (tests/support/kernel_rows.h).
+// Lists the implementations in the kernel catalog that the tests in this executable cover (tests/support/kernel_rows.h).
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
 #include "kernels/embedding/rope.h"

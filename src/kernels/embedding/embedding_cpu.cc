@@ -140,7 +140,7 @@ void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
                  "{}: the number of tables must be 1 to {}, but is {}", kKernel, kMaxEmbeddingTables,
                  args.num_tables);
   PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
-                 "{}: the number of tokens must be at most the {} rows of the bucket, but is {}", kKernel,
+                 "{}: there must not be more tokens than rows, but there are {} rows and {} tokens", kKernel,
                  args.T, args.num_tokens);
   for (int k = 0; k < args.num_tables; ++k) {
     const auto index = static_cast<size_t>(k);

@@ -248,8 +248,8 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Tests batches that are so large that the pieces of the sorted tokens are longer: 64 tokens for a batch of 40000, and 128 for the larger
-// ones. One id occurs in 1094 pieces, which is more than a block loads at once.
+// Tests batches for which the kernel divides the sorted tokens into pieces of more than kEmbeddingPiece tokens: 64 for a batch of 40000,
+// and 128 for the larger ones. One id occurs in 1094 pieces, which is more than a block loads at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
     check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});
@@ -310,7 +310,7 @@ void check_parts(const RowsCase& test) {
   }
 }
 
-// Tests sums of many tokens: with 5 ids and 257 tokens, the tokens of an id continue past the end of a piece.
+// Tests gradients of some rows of a table. With 5 ids and 257 tokens, an id has tokens in more than one piece of the sorted tokens.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   for (const int64_t num_ids : {97, 5}) {
     check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});

@@ -6,12 +6,12 @@
 // fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
 // bwd:  d_x[row(b), c] = d_out[b, c] for those b; every other element of d_x is 0
 //
-// Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense. cu_seqlens[B + 1] is i32. Types: x and
-// out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating type. Error: none except the rounding of the
-// store. Repeatability: the same bits everywhere. Scratch: none. Aliasing: outputs overlap no operand. Cost: fwd 2 B C elements moved; bwd
-// T C written. Requires: cu_seqlens rises from 0 to at most T; the caller has validated it and the kernels do not check. Thread-safe:
-// distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors: kInternal if a view is absent or has
-// an unsupported type.
+// Legend: T rows (one per token, then unused tail rows), C columns, B sequences (unused ones are empty); row-major and dense.
+// cu_seqlens[B + 1] is i32. Types: x and out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating type.
+// Error: none except the rounding of the store. Repeatability: the same bits everywhere. Scratch: none. Aliasing: outputs overlap no
+// operand. Cost: fwd 2 B C elements moved; bwd T C written. Requires: cu_seqlens rises from 0 to at most T; the caller has validated it and
+// the kernels do not check. Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory.
+// Errors: kInternal if a view is absent or has an unsupported type.
 #pragma once
 
 #include <cstdint>

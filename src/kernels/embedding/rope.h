@@ -1,11 +1,11 @@
 // Rotary position embeddings: a table of cosines and sines per token, and the rotation of the heads of q and k by it.
 // base/rope_parameters.h has the frequencies. The header states the contracts of these kernels, which allocate no memory.
 //
-// Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, D head size (even), H heads that are
-// rotated, N elements of a row. A row of x has H heads of D elements and then elements that are not rotated (v).
+// Shape letters: T rows (one per token, then unused tail rows), B sequences, D head size (even), H heads that are rotated, N elements of a
+// row. A row of x has H heads of D elements and then elements that are not rotated (v).
 //
-// Formula, for pair i < D / 2 of a head, with c and s from the table (the halves of a head are rotated against each other,
-// as in Hugging Face's rotate_half):
+// Formula, for pair i < D / 2 of a head, with c and s from the table (as in Hugging Face's rotate_half, pair i consists of element i of the
+// first half of the head and of the second):
 //
 //   y_i       = x_i c_i - x_(i + D/2) s_i             y_(i + D/2) = x_(i + D/2) c_i + x_i s_i
 //   c_i = scale cos(n f_i)    s_i = scale sin(n f_i)  for position n

@@ -5,8 +5,8 @@
 //   fwd:  y[b, c]   = (sum over the rows t of sequence b of x[t, c]) / S_b, or 0 if S_b is 0
 //   bwd:  d_x[t, c] = d_y[b, c] / S_b for the rows of sequence b, and 0 for rows of no sequence
 //
-// Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense. cu_seqlens[B + 1]
-// is i32. Types: f32 or bf16, equal or not; the references take any floating type and compute in double.
+// Legend: T rows (one per token, then unused tail rows), C columns, B sequences (unused ones are empty); row-major and dense.
+// cu_seqlens[B + 1] is i32. Types: f32 or bf16, equal or not; the references take any floating type and compute in double.
 // Accumulation: fp32, over the rows in order on a CPU; on a GPU, each of kSequenceMeanParts sums has every
 // kSequenceMeanParts-th row in order, and the sums are added in order. Error: sequence_mean_error_bound forward; one
 // rounding and the store backward (sequence_mean_bwd_error_bound). Repeatability: the same bits for any number of threads

@@ -3,7 +3,7 @@
 //
 //   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
 //
-// Legend: T rows of the bucket; V is larger than every id. Several lists are sorted in one call.
+// Legend: T rows (one per token, then unused tail rows); V is larger than every id. Several lists are sorted in one call.
 //
 // Repeatability: integers, the same everywhere. Aliasing: outputs overlap no operand. Scratch:
 // sort_ids_scratch_bytes, on a GPU sort_ids_cuda_scratch_bytes, aligned to 16. Cost: T (12 + 16 passes) bytes

@@ -8,7 +8,7 @@
 //
 // The result equals that of bias_add, dropout, add, normalize and scale_shift, one after the other. Sources: normalize.h, dropout.h.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe: distinct calls may run
+// Legend: T rows (one per token, then unused tail rows), C columns, row-major and dense. Thread-safe: distinct calls may run
 // concurrently on distinct outputs. Ownership: views do not own memory. The _ref functions are plain loops in double and take any floating
 // type for each view. The _cpu functions take f32 or bf16 activations (all of one type), f32 or bf16 parameters (all of one type), f32 rstd
 // and C <= kMaxNormColumns. They compute in fp32; s, g and d_s are not rounded to the activations' type between the steps; if s is an
@@ -79,7 +79,7 @@ struct BiasDropoutResidualNormBwdArgs {
   int64_t C = 0;
   double p = 0.0;
   RandomSite where;
-  // States if d_bias, d_gain and d_beta are overwritten or added to.
+  // States whether d_bias, d_gain and d_beta are overwritten or added to.
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 void bias_dropout_residual_norm_bwd_ref(const BiasDropoutResidualNormBwdArgs& args);
@@ -92,8 +92,8 @@ constexpr int64_t bias_dropout_residual_norm_bwd_scratch_bytes(int64_t T, int64_
 // at most kMaxNormCudaColumns columns. rstd is f32. Errors against the reference: the bounds above, except for sums over rows, whose bound
 // is norm_column_sum_cuda_depth times the unit roundoff and the sum of magnitudes.
 
-// Computes the forward pass. The seed and the number of the micro-batch are read from rng[0] and rng[1] in device memory, and the site is
-// args.where.site; if `rng` is null, all three come from args.where. The random numbers of dropout equal those of the CPU bit for bit.
+// Computes the forward pass. The seed and the micro-batch number of dropout are rng[0] and rng[1] in device memory, and its site (a number
+// that identifies the op) is args.where.site; if `rng` is null, all three come from args.where. The random numbers equal those of the CPU.
 void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& args, const int64_t* rng,
                                          CudaStream stream);
 

@@ -6,7 +6,7 @@ namespace plimsoll::catalog_rows {
 
 Support norm_row_fits(const RowsProblem& rows) {
   if (rows.columns >= 1 && rows.columns <= kMaxNormColumns) return {};
-  return {false, fmt::format("rows may have at most {} columns, the size of its buffer, but have {}",
+  return {false, fmt::format("rows may have at most {} columns, the size of the kernel's buffer, but have {}",
                              kMaxNormColumns, rows.columns)};
 }
 

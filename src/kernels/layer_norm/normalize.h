@@ -6,8 +6,8 @@
 // (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a second pass over the row, never
 // as E[x^2] - mean^2, a difference of two nearly equal numbers that loses accuracy.
 //
-// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. A row of
-// equal numbers gives the finite values x_hat = 0 and rstd = 1 / sqrt(eps).
+// Legend: T rows (one per token, then unused tail rows), C columns, row-major and dense. A row of equal numbers gives the finite values
+// x_hat = 0 and rstd = 1 / sqrt(eps).
 //
 // Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. The _ref
 // functions are plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16

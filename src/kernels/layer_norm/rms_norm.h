@@ -6,10 +6,10 @@
 // With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it; the
 // backward pass adds their gradient of s (d_sum_term).
 //
-// Legend: T rows of N elements (all rows of the bucket, including tail rows). A row begins with H vectors of C elements, which
-// are normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are
-// copied. A norm of whole rows has H = 1, G = 0 and C = N. The norms of q and k in a row of q, k and v have H heads of q, G
-// heads of k, and copy v.
+// Legend: T rows of N elements (one row per token, then unused tail rows). A row begins with H vectors of C elements, which are
+// normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are copied. A norm
+// of whole rows has H = 1, G = 0 and C = N. The norms of q and k in a row of q, k and v have H heads of q, G heads of k, and copy
+// v.
 //
 // Types, threads, ownership, errors and repeatability are those of normalize.h; x, y and their gradients have one type, and
 // gains another. Rows of zeros give y = 0 and the finite rstd = 1 / sqrt(eps).
@@ -92,8 +92,8 @@ inline void check_rms_norm_residual(const char* kernel, const RmsNormFwdArgs& ar
                  kernel, args.dims.C, args.dims.N);
 }
 
-// Returns how the vectors of one gain (`count` per row) are divided into blocks that are summed separately. A block has as many vectors as
-// it would have with `most` vectors per row, the number for which the scratch memory is planned.
+// Returns how the vectors of one gain (`count` per row) are divided into blocks that are summed separately. `most` is the larger of the
+// numbers of vectors per row of the two gains; it determines the size of a block, because scratch memory is planned for it.
 constexpr RowBlocks rms_norm_blocks(int64_t T, int64_t count, int64_t most, int64_t C) {
   const int64_t rows = row_blocks(T * most, C).rows_per_block;
   return {(T * count + rows - 1) / rows, rows};

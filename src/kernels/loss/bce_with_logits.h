@@ -1,4 +1,4 @@
-// Binary cross-entropy on logits for multi-label classification, forward and backward: contracts. Thread-safe:
+// This header states the contracts of binary cross-entropy on logits for multi-label classification, forward and backward. Thread-safe:
 // kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real; the others
@@ -60,8 +60,8 @@ struct BceWithLogitsBwdArgs {
 };
 
 // Returns a bound on the absolute error of the loss, given the mean of |x| + |x y| + 1 over the real elements. Each term takes at most 6
-// roundings of numbers of that size (exp and log1p are within 2 ulp each) and a chain of kBceSumBlock + 3 additions,
-// the longest, which occurs if vectors have one lane.
+// roundings of numbers of that size (exp and log1p are within 2 ulp each) and then takes part in at most kBceSumBlock + 3 fp32 additions.
+// This maximum occurs if vectors have one lane.
 constexpr double bce_with_logits_fwd_error(double mean_magnitude) {
   return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) + 3.0) * mean_magnitude;
 }

@@ -1,11 +1,11 @@
-// The softmax cross-entropy loss over classes that the ranks of a tensor-parallel group divide: contracts. Source: Shoeybi et al.,
-// "Megatron-LM", arXiv 1909.08053, section 3. Each rank has the logits of its own classes, and the ranks exchange a few numbers per
-// row instead of the logits:
+// This header states the contracts of the softmax cross-entropy loss whose classes are divided among the ranks of a tensor-parallel group
+// (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3). Each rank has the logits of its own classes, and the ranks exchange a few
+// sums per row instead of the logits. Except for the sum of all logits, a sum is zero on all ranks but one, so its all_reduce is exact.
 //
-//   class_sums:           logits of this rank -> sums, with zeros in the columns of other ranks (an all_reduce adds the sums of the ranks.
-//   Every number except the sum of all logits is zero on all ranks but one, so its addition is exact) class_sums_loss:      sums of all
-//   ranks -> loss, z-loss, number of correct predictions class_sums_loss_bwd:  sums of all ranks, d_loss -> d_sums class_sums_bwd:
-//   logits of this rank, d_sums -> d_logits of this rank
+//   class_sums:           logits of this rank -> sums, with zeros in the columns of other ranks (an all_reduce then adds the ranks' sums)
+//   class_sums_loss:      sums of all ranks -> loss, z-loss, number of correct predictions
+//   class_sums_loss_bwd:  sums of all ranks, d_loss -> d_sums
+//   class_sums_bwd:       logits of this rank, d_sums -> d_logits of this rank
 //
 // Shape letters: B rows; K classes of a rank, of which the last ones of the last ranks may be padding; V classes of all ranks; S
 // columns of sums (base/class_columns.h). Rank r has the classes from first = r K on; n = max(0, min(K, V - first)) of its columns
@@ -16,7 +16,7 @@
 //   log Z     = log sum_r exp(log_sum_r)
 //   row_loss  = (1-e) (log Z - label_logit) + e (log Z - logit_sum / V) + c log(Z)^2
 //   loss      = sum_b row_loss_b / denominator,  z_loss = sum_b c log(Z_b)^2 / denominator
-//   correct   = the rows whose label has the largest logit, or the first of equal ones, as count_correct.h
+//   correct   = the number of rows whose label has the largest logit (the first of equal ones), as in count_correct.h
 //   d_log_sum_r   = exp(log_sum_r - log Z) (1 + 2 c log Z) s        with s = d_loss / denominator
 //   d_label_logit = -(1-e) s,  d_logit_sum = -e/V s
 //   d_logits[k]   = exp(x[k] - log_sum_r) d_log_sum_r + [first + k == label] d_label_logit + d_logit_sum
@@ -62,7 +62,7 @@ constexpr ClassShare class_share(int64_t rank, int64_t columns, int64_t all_clas
 
 struct ClassSumsArgs {
   ConstView logits_BK = {};
-  ConstView labels_B = {};  // i32; labels number the classes of all ranks
+  ConstView labels_B = {};  // i32; a label is the number of a class among those of all ranks
   View sums_BS = {};
   int64_t num_rows = 0;
   int64_t row_stride = 0;  // distance in elements between two rows of logits

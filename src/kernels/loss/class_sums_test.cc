@@ -61,7 +61,7 @@ TEST(ClassSums, GiveTheLossOfAllClasses) {
     class_sums_loss_ref(c.loss_args(sums.view(), loss.view(), z_loss.view(), {&num_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), d_sums.view()));
     const double u = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(d.classes));
-    // Larger than |log Z|, the magnitude of every logit, and z_coefficient log(Z)^2.
+    // An upper bound of |log Z|, of the magnitude of every logit, and of z_coefficient log(Z)^2.
     const double largest = 40.0;
     EXPECT_NEAR(loss.load(0), want_loss.load(0), u * largest);
     EXPECT_NEAR(z_loss.load(0), want_z.load(0), u * largest);

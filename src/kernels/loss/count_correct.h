@@ -1,5 +1,5 @@
-// Counts the correct predictions of a classifier: contract. Thread-safe: kernels keep no state. Views are used only
-// during the call.
+// This header states the contract of the kernels that count the correct predictions of a classifier. Thread-safe: kernels keep no state.
+// Views are used only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //

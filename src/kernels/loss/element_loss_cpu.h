@@ -23,8 +23,8 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
   store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
 }
 
-// Computes the gradient of a loss. row(x, labels, d_x, K, scale) must set each element of d_x to scale times the derivative of the
-// element's term divided by `factor`, because `scale` already contains this factor.
+// Computes the gradient of a loss. `factor` is the constant factor of the derivative of an element's term, for example 2 for a square.
+// row(x, labels, d_x, K, scale) must multiply `scale`, which contains this factor, by the rest of the derivative of each element.
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows,

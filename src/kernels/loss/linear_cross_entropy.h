@@ -1,6 +1,6 @@
-// The last product of a classifier and its softmax cross-entropy loss over chunks of rows, and the gradients:
-// contracts. The kernels do not allocate memory while they run. Logits exist for chunk_rows rows at a
-// time, in the scratch; the gradient kernels recompute them. The implementation combines the kernels of matmul.h,
+// This header states the contracts of the kernels that compute the last matrix product of a classifier and its softmax cross-entropy
+// loss over chunks of rows, and the gradients. The kernels do not allocate memory while they run. Logits exist only for chunk_rows rows
+// at a time, in scratch memory; the gradient kernels compute them again. The implementation combines the kernels of matmul.h,
 // softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts apply to these
 // parts.
 //
@@ -8,16 +8,16 @@
 // x:
 //   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h), with its z-loss
 //   correct   = count_correct(z, labels), if it is wanted  (count_correct.h)
-//   d_z       = its gradient, rounded to the type of x
+//   d_z       = the gradient of the loss with respect to z, rounded to the type of x
 //   bwd:  d_x_BH = d_z w
 //   grad: d_w_KH = (or +=) d_z^T x,  d_bias_K = (or +=) column sums of d_z
-//   with_gradients: the loss and the results of bwd and grad, with the same bits; it computes z once instead of three times
-// If the ranks of a tensor-parallel group divide the classes (LinearCrossEntropyProblem::columns), K are the classes of a rank, and with
-// the formulas of class_sums.h:
+//   with_gradients: the loss and the results of bwd and grad, with the same bits; z is computed once instead of three times
+// If the classes are divided among tensor-parallel ranks (LinearCrossEntropyProblem::columns), K are the classes of a rank, and with the
+// formulas of class_sums.h:
 //   sums      = class_sums(z, labels)  instead of the loss
 //   d_z       = class_sums_bwd(z, labels, d_sums), rounded to the type of x; with_gradients computes no sums
 // Source: the chain rule; chunks of rows as in "Cut Your Losses in Large-Vocabulary Language Models" (Wijmans
-// et al., arXiv 2411.09009), which has the same purpose but other kernels.
+// et al., arXiv 2411.09009), which also avoids storing all logits, but with other kernels.
 //
 // Types: x is f32, or bf16 with w of bf16 or f32 (which is rounded to bf16); on a GPU also f16, with w of the type of x. d_w is f32 or the
 // type of x; d_bias is f32; the reference takes any floating types. denominator, loss and d_loss are f32 or f64; labels are i32 below K,
@@ -54,7 +54,7 @@ struct LinearCrossEntropyFwdArgs {
   View z_loss = {};            // one element: the z-loss, a part of the loss; null if it is not to be stored
   // One i32 element: the number of correct predictions; null if they are not to be counted.
   View num_correct = {};
-  // Used if ranks divide the classes: receives the class sums instead of loss, z_loss and num_correct.
+  // Used if the classes are divided among ranks: receives the class sums instead of loss, z_loss and num_correct.
   View sums_BS = {};
   ClassShare share = {};
   std::span<std::byte> scratch = {};
@@ -67,7 +67,7 @@ struct LinearCrossEntropyBwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};  // one element: the gradient with respect to the loss
-  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_x_BH = {};
@@ -81,7 +81,7 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_w_KH = {};  // null if the gradient of the weight is not to be computed
@@ -98,7 +98,7 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  // Used instead of d_loss and the denominator if ranks divide the classes: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View loss = {};    // one element: the loss of all rows
@@ -183,8 +183,8 @@ inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, Co
           .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite};
 }
 
-// Return the arguments of the two computations that replace the loss and its gradient if ranks divide the classes: the class sums of a
-// chunk of rows, and the gradients that overwrite the logits of the chunk.
+// Return the arguments of the two computations that replace the loss and its gradient if the classes are divided among ranks: the class
+// sums of a chunk of rows, and the gradients that overwrite the logits of the chunk.
 inline ClassSumsArgs class_sums_of_chunk(const LinearCrossEntropyProblem& problem,
                                          const LinearCrossEntropyFwdArgs& args, ConstView logits,
                                          int64_t row_stride, int64_t first, int64_t rows) {

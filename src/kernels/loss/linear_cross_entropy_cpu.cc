@@ -83,8 +83,8 @@ class Chunks {
                                 .scratch = workspace()});
   }
 
-  // Adds the loss of the current chunk to sum(), and counts its correct predictions if they are requested. If ranks divide the classes,
-  // stores the class sums of its rows instead.
+  // Adds the loss of the current chunk to sum(), and counts its correct predictions if they are requested. If the classes are divided among
+  // ranks, stores the class sums of its rows instead.
   void add_loss(const LinearCrossEntropyFwdArgs& args, int64_t first, int64_t rows) {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
     if (problem_.is_divided())

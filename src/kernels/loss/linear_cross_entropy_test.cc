@@ -156,8 +156,8 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
 }
 
-// The number of ranks that divide the classes in the tests. The first rank has half of the classes and one more. The second rank has the
-// other classes, if there are any, and padding.
+// The number of ranks among which the tests divide the classes. The first rank has half of the classes and one more. The second rank has
+// the other classes, if there are any, and padding.
 constexpr int64_t kRanks = 2;
 
 // Runs the forward and the backward pass with classes that are divided between ranks. The results must be those of undivided classes.
@@ -288,7 +288,7 @@ void run_divided(Case& c, Way way, Results& results) {
 
 // The exact results, which the references compute in double without chunks, and the error bounds of the tested results.
 struct Exact {
-  // `ranks` is the number of ranks that divide the classes.
+  // `ranks` is the number of ranks among which the classes are divided.
   Exact(Case& c, int64_t ranks) : results(c, " exact", true) {
     const LinearCrossEntropyProblem& p = c.problem;
     const int64_t B = p.rows, H = p.hidden, K = p.classes;

@@ -1,5 +1,5 @@
-// Benchmarks the loss kernels on a small classifier, many classes, and a language model's vocabulary. The
-// items per second that it prints are logits.
+// Benchmarks the loss kernels on a small classifier, many classes, and a language model's vocabulary. The program prints the number of
+// logits that are processed per second.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The kernel problems and the scratch memory of the loss kernels: the host-only part of their contracts. The kernel problem of a loss that
-// reads whole logits is a RowsProblem. Thread-safe: pure functions.
+// The problem descriptions by which the kernel catalog selects loss kernels, and the scratch memory of these kernels: the host-only part of
+// their contracts. A loss that reads whole logits is described by a RowsProblem. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
   return num_rows * 8;
 }
 
-// The kernel problem of linear_cross_entropy.h: the last matrix product of a classifier and its loss, in chunks of rows. Requires: rows,
-// chunk_rows, hidden, classes >= 1.
+// Describes a call of linear_cross_entropy.h to the kernel catalog: the last matrix product of a classifier and its loss, in chunks of
+// rows. Requires: rows, chunk_rows, hidden, classes >= 1.
 struct LinearCrossEntropyProblem {
   int64_t rows = 0;  // B
-  // Number of rows per chunk, called chunk_rows above; all rows are one chunk if it is larger than `rows`.
+  // Number of rows per chunk. If it is larger than `rows`, all rows are one chunk.
   int64_t chunk_rows = 0;
   int64_t hidden = 0;     // H
   int64_t classes = 0;    // K
@@ -30,8 +30,8 @@ struct LinearCrossEntropyProblem {
   MatmulBias bias = MatmulBias::kNone;
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;  // coefficient of the z-loss; if it is 0, there is no z-loss
-  // Set if the ranks of a tensor-parallel group divide the classes: the forward kernels compute the sums of class_sums.h instead of the
-  // loss, and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
+  // Set if the classes are divided among tensor-parallel ranks: the forward kernels compute the sums of class_sums.h instead of the loss,
+  // and the gradient kernels start from the gradients of these sums. `classes` are then those of a rank, with padding.
   ClassColumns columns = {};
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;

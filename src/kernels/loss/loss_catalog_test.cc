@@ -1,4 +1,4 @@
-// Lists the rows of the kernel catalog whose implementations the tests of this executable run (tests/support/kernel_rows.h).
+// Lists the implementations in the kernel catalog that the tests in this executable cover (tests/support/kernel_rows.h).
 #include "kernels/loss/bce_with_logits.h"
 #include "kernels/loss/count_correct.h"
 #include "kernels/loss/linear_cross_entropy.h"

@@ -1,5 +1,5 @@
-// Mean squared error for regression, forward and backward: contracts. Thread-safe: kernels keep no state. Views are
-// used only during the call.
+// This header states the contracts of the mean squared error for regression, forward and backward. Thread-safe: kernels keep no state.
+// Views are used only during the call.
 //
 // Shape letters: B rows, K targets; dense, row-major. Only the first num_real_rows rows are real; the others
 // are never read, and their gradients are set to 0.

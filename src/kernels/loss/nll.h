@@ -1,5 +1,5 @@
-// Negative log-likelihood of given log-probabilities, forward and backward: contracts. Together with log_softmax
-// (softmax.h) it is the decomposition of softmax_cross_entropy.h and its second reference. Thread-safe; views are
+// This header states the contracts of the negative log-likelihood of given log-probabilities, forward and backward. Applied after
+// log_softmax (softmax.h), it gives the loss of softmax_cross_entropy.h, whose tests use it as a second reference. Thread-safe; views are
 // used only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.

@@ -1,4 +1,4 @@
-// Log-softmax over the last dimension, forward and backward: contracts. The fused cross-entropy loss is in
+// This header states the contracts of log-softmax over the last dimension, forward and backward. The fused cross-entropy loss is in
 // softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, K classes; everything is dense and row-major.

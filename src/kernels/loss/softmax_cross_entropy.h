@@ -1,6 +1,6 @@
-// The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition is
-// log_softmax (softmax.h) followed by nll (nll.h). Of the tensors of shape [B,K], only the logits are kept between
-// forward and backward. Thread-safe: kernels keep no state. Views are used only during the call.
+// This header states the contracts of the fused softmax cross-entropy loss of a classifier, forward and backward. Its result equals that of
+// log_softmax (softmax.h) followed by nll (nll.h). Of the tensors of shape [B,K], only the logits are kept between forward and backward.
+// Thread-safe: kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
@@ -10,7 +10,7 @@
 //   loss       = sum_b row_loss_b / denominator
 //   z_loss     = sum_b c log(Z)^2 / denominator, the part of the loss that keeps log Z near 0
 //   d_logits[b,k] = (p[b,k] (1 + 2 c log Z) - (1-e) [k == label_b] - e/K) * d_loss / denominator
-// A row with a negative label (by convention -100, also used for the unused rows of a bucket) contributes 0:
+// A row with a negative label (by convention -100, which unused rows after the last token also have) contributes 0:
 // its logits are never read, and its row_loss and d_logits are 0.
 // Source: torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother; for c > 0 the z-loss of
 // PaLM (Chowdhery et al., arXiv 2204.02311, section 5). The
@@ -21,7 +21,7 @@
 // Accumulation: the sum of exponentials as in softmax.h; a row's loss and the sum over rows in double, rows
 // in a fixed order of at most kLossRowBlocks blocks (nll.h); the loss is rounded once, when it is stored.
 // Special values: as in softmax.h; a row whose logits contain a NaN or +inf makes the loss NaN. Finite logits
-// of any size give a finite loss (up to about 2 FLT_MAX, where fp32 ends).
+// of any size give a finite loss of up to about 2 FLT_MAX in double; above FLT_MAX it becomes infinite if it is stored in fp32.
 // Aliasing: d_logits may be the same buffer as logits.
 // With c = 0 the results have the bits of the formula without it.
 // Scratch: none.

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The gradient at the label is written by the thread that wrote the neighbouring gradients before, so that its two stores are in order.
+  // The thread that stored a gradient at the label above, as part of a pack, overwrites it, so that the two stores are in order.
   if (threadIdx.x == static_cast<uint32_t>(label) / N % blockDim.x) {
     const float at_label[1] = {gradient.at_label(a, all, label_logit[0])};
     store_floats<T, 1>(d_x + label, at_label);

@@ -1,5 +1,5 @@
-// The largest logits of each row and the logarithm of the sum of all exponentials, from which a language model's next token is
-// selected: contract. Thread-safe: kernels keep no state. Views are used only during the call.
+// This header states the contract of the kernels that find the largest logits of each row and the logarithm of the sum of all exponentials,
+// from which a language model's next token is selected. Thread-safe: kernels keep no state. Views are used only during the call.
 //
 // Shape letters: B rows, V classes, K = k; dense, row-major.
 //

@@ -66,7 +66,7 @@ void top_of_row(const TopLogitsArgs& args, int64_t row, const Load& load) {
 void check(const TopLogitsArgs& args) {
   PLIMSOLL_CHECK(
       args.k >= 1 && args.k <= kMaxTopLogits && args.num_classes >= args.k,
-      "top_logits finds 1 to {} logits, and at most all of them, but the {} largest of {} are requested",
+      "top_logits selects 1 to {} logits, and at most all of a row, but the {} largest of {} are requested",
       kMaxTopLogits, args.k, args.num_classes);
 }
 

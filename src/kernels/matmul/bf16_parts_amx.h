@@ -13,7 +13,7 @@
 // 2), the bound that matmul_error_bound() states for every fp32 product; with fewer terms it may be as large as with 32. (gamma_j is
 // defined in matmul.h.) The rms error measured on random numbers is half of that of sequential fused multiply-adds.
 //
-// Range: parts below fp32's normal range count as zero, so numbers below 2^-102 lose up to 2^-125. A number
+// Range: parts below fp32's normal range count as zero, so numbers below 2^-102 have an absolute error of up to 2^-125. A number
 // beyond 3.39e38, which bf16 rounds to infinity, gives NaN, and so does a number that is not finite.
 //
 // Thread-safe: pure on distinct memory. Requires: AVX512_BF16 for splitting; configure_amx_tiles() on this

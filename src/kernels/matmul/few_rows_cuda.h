@@ -11,9 +11,9 @@ namespace plimsoll {
 // States how the kernel obtains its normalized input h. kPartOfLayer: it normalizes x itself. kDone: x is already normalized, and the
 // operands of the norm are not read.
 enum class NormIs : uint8_t { kPartOfLayer, kDone };
-// Computes the norm (if `norm` is kPartOfLayer), the linear layer and the activation in one launch. `w` states whether w may be read before
-// the previous launches have ended (SecondOperand of matmul_cuda.h). Requires: linear_few_rows_fit(problem.product) and, for kPartOfLayer,
-// norm_linear_takes_few_rows_cuda().
+// Computes the norm (if `norm` is kPartOfLayer), the linear layer and the activation in one launch. The argument `w` states whether the
+// kernel may read the weights args.w before the previous launches have ended (SecondOperand of matmul_cuda.h). Requires:
+// linear_few_rows_fit(problem.product) and, for kPartOfLayer, norm_linear_takes_few_rows_cuda().
 void norm_linear_few_rows_cuda(const NormLinearProblem& problem, const NormLinearArgs& args, NormIs norm,
                                SecondOperand w, CudaStream stream);
 

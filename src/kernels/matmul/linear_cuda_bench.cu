@@ -1,4 +1,4 @@
-// Times linear layers on the current GPU at the shapes of the project's targets:
+// Times linear layers on the current GPU at the shapes of BERT, GPT-2 and Llama-3.2-1B:
 // - with a bias, with a separate addend, with the result as addend, and with neither: by Plimsoll's own
 //   kernel and by cuBLASLt;
 // - with GELU: by Plimsoll's own kernel, by the kernel that prepare_linear_gelu_cuda() chooses, by cuBLASLt's product followed by
@@ -10,8 +10,8 @@
 //   once not, and by cuBLASLt. Each of the captured calls reads another copy of the weights, so that they come from device memory.
 //
 // Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a GPU at its power limit and slow it down within that
-// time, which single calls would not show. Compared kernels alternate, kRepetitions times each; the median counts, provided that the
-// results agree. This is a program that does not use a benchmark library.
+// time, which single calls would not show. Compared kernels run alternately, kRepetitions times each, and the median is printed, provided
+// that their results agree. The program does not use a benchmark library.
 //
 //   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks] [few]     default: all
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// A linear layer fused with its activation: contract and reference. run() does not allocate memory.
+// This header states the contract of a linear layer that is fused with its activation. run() does not allocate memory.
 //
 //   y_TN = gelu(x w^T + bias), the erf form of element_wise/gelu.h
 //

@@ -1,5 +1,5 @@
-// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. run() does
-// not allocate memory.
+// This header states the contract of a linear layer that is fused with the addition of a residual and the norm that follows. run() does not
+// allocate memory.
 //
 //   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as in normalize.h
 //

@@ -1,4 +1,4 @@
-// Products of matrices: contract, reference and the prepared fast product on a CPU. run() does not
+// This header states the contract of matrix products, and declares the reference and the prepared fast product on a CPU. run() does not
 // allocate memory.
 //
 //   C  = op(A) op(B) (+ bias[n])

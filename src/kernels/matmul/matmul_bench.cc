@@ -37,7 +37,7 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
 void matmul(benchmark::State& state, const KernelRow& row, DType dtype) {
   const MatmulProblem problem = test::on_row(row, product_of(state, dtype));
   if (!test::accepts(row, problem, cpu_isa()))
-    return state.SkipWithError("the row does not accept the product");
+    return state.SkipWithError("the implementation does not support the matrix product");
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> a(size(problem.m * problem.k)), b(size(problem.k * problem.n)),
       c(size(problem.m * problem.n)), bias(size(problem.n));

@@ -30,7 +30,7 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
 int64_t workspace_bytes(const MatmulProblem& problem) {
   // The first 64 KiB are for descriptors of blocks and for AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // A copy of a block of A in oneDNN's layout: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
+  // A copy of a block of A in oneDNN's layout: up to 256 rows of 528 numbers or, with AMX, a block that fits into a part of the L2 cache.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
   // Copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into oneDNN's layout.
@@ -100,8 +100,8 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as the peak memory of the process (VmHWM) minus the arena and the data, for a BERT with 2 and with 6 layers and with 1 and 16
-  // buckets (AVX-512): oneDNN 2.6.3 holds 15 MiB and 0.3 MiB per bucket, oneDNN 3.7.2 holds 26 MiB and 2.3 MiB per bucket.
+  // Measured as the peak memory of the process (VmHWM) minus the arena and the data, for a BERT with 2 and 6 layers, prepared for 1 and 16
+  // numbers of tokens (buckets), with AVX-512: oneDNN 2.6.3 holds 15 MiB and 0.3 MiB per bucket, oneDNN 3.7.2 holds 26 MiB and 2.3 MiB.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -308,7 +308,7 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The answer does not depend on the number of rows: for buckets of few rows, this implementation calls cuBLASLt
+// The answer does not depend on the number of rows, because this implementation supports few rows too, by calling cuBLASLt
 // (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
@@ -363,8 +363,8 @@ Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& 
                        std::to_string(problem.outputs())};
   return {};
 }
-// Returns the bytes of the workspace of cuBLASLt, of the normalized rows, and of z if an activation follows. Smaller buckets use the
-// scratch memory of the largest one.
+// Returns the bytes of the workspace of cuBLASLt, of the normalized rows and, before a gated linear unit, of its input z (norm_linear.h).
+// They are computed for the largest number of rows; fewer rows use the same scratch memory.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }
@@ -382,7 +382,7 @@ Support linear_add_cuda_cublaslt_support(const Problem& asked, const MatmulProbl
 }
 
 // Checks the sizes that cuBLASLt requires of fp8 operands: rows that begin at multiples of 16 bytes. The number of rows or of terms may be
-// the number of a bucket's tokens, which the plan rounds up for this purpose.
+// the number of tokens of a batch, which the plan rounds up for this purpose.
 Support scaled_matmul_cuda_cublaslt_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm < kOldestSmOfFp8)
     return {false, "fp8 needs compute capability 8.9, but this GPU has " + version(asked.target.sm)};

@@ -70,9 +70,9 @@ CpuProducts preferred_cpu_products(const MatmulProblem& problem);
 inline constexpr int64_t kAmxPartsMinSize = 64;
 
 // Returns true if a CPU computes the matrix product as dot products of the rows of A and of B (matmul_cpu_few_rows.cc). This overrides the
-// implementation that the catalog selects: a plan uses one implementation for all its buckets, but the smallest buckets have only the few
-// rows of a decoding step. The time of such a product is that of reading B, which other implementations first split or pack. GPT-2 in fp32
-// on two cores of a Xeon with AMX reads 471.7 MiB per token: bench/results/amx-2026-11-26.md.
+// implementation that the catalog selects, which is the same for all numbers of tokens, although a decoding step has only a few rows. The
+// time of such a product is that of reading B, which other implementations first split or pack. GPT-2 in fp32 on two cores of a Xeon with
+// AMX reads 471.7 MiB per token: bench/results/amx-2026-11-26.md.
 bool matmul_has_few_rows(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulFewRows = 8;
 
@@ -104,7 +104,7 @@ inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 struct MatmulLibraryMemory {
   // The bytes of oneDNN's code and data that the first product loads into memory, in excess of those of oneDNN 2.6.
   int64_t at_start_bytes = 0;
-  int64_t per_bucket_bytes = 0;  // code and tables that oneDNN compiles per bucket
+  int64_t per_bucket_bytes = 0;  // code and tables that oneDNN compiles for each prepared number of tokens
 };
 MatmulLibraryMemory matmul_library_memory();
 
@@ -133,7 +133,7 @@ struct LinearProblem {
   int64_t terms = 0;
   DType dtype = DType::kBF16;
   int sm = 0;
-  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // bytes for cuBLASLt, if it computes the product
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // size of cuBLASLt's workspace, if it is used
 };
 // Returns the layer x w^T that equals the matrix product `product`, for the ops linear_gelu, linear_norm and linear_add.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
@@ -195,8 +195,8 @@ struct NormLinearProblem {
 bool norm_linear_takes_few_rows_cuda(const NormLinearProblem& problem, int sm);
 inline constexpr int64_t kNormLinearRows = 2;
 inline constexpr int64_t kNormLinearTerms = 8192;
-// Return the bytes of the intermediate results that separate kernels for norm, product and activation would pass on: those of h alone, and
-// those of h and, if `end` is kGlu, z, which is stored after h. Both sizes are multiples of 256.
+// Return the bytes of intermediate results, if norm, product and activation are separate kernels (norm_linear.h): those of h alone, and
+// those of h and, if `end` is kGlu, of z, which is stored after h. Both sizes are multiples of 256.
 int64_t norm_linear_h_bytes(const NormLinearProblem& problem);
 int64_t norm_linear_values_bytes(const NormLinearProblem& problem);
 

@@ -17,8 +17,8 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// oneDNN chooses a layout of packed B for a given number of rows. Plimsoll always asks for this number of rows instead of m, so that all
-// buckets can share one packed copy of B.
+// oneDNN chooses a layout of packed B for a given number of rows. Plimsoll always asks for this number of rows instead of m, so that
+// products with any number of rows can share one packed copy of B.
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
@@ -89,8 +89,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns oneDNN's descriptions of the product if it is computed in the way `way`. Returns nothing if oneDNN does not support that, if
-  // its implementation is slower than `least` accepts, or if it needs more than `budget` bytes.
+  // Returns oneDNN's descriptions of the product with the layout of B and the number of threads of `way`. Returns nothing if oneDNN does
+  // not support that, if its implementation is slower than `least` accepts, or if it needs more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;
@@ -141,8 +141,8 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
-// Returns the ways to try, in the order of preference. If B is already packed, only the number of threads varies: with fewer threads oneDNN
-// does not divide sums among threads, and needs less workspace.
+// Returns the layouts and numbers of threads to try, in the order of preference. If B is already packed, only the number of threads varies:
+// with fewer threads oneDNN does not divide sums among threads, and needs less workspace.
 std::vector<Way> OnednnMatmul::ways() const {
   std::vector<Way> ways;
   const Desc plain = matrix_desc(problem_.k, problem_.n, problem_.a, problem_.trans_b);

@@ -56,7 +56,7 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_wgmma");
   EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_TRUE(matmul_takes_own_product(layer(32768, 3072, 1024), 90));
-  // The scratch memory must have the size of the workspace of cuBLASLt in every bucket, because a bucket with few rows uses cuBLASLt.
+  // The scratch memory must have the size of the workspace of cuBLASLt for any number of rows, because few rows use cuBLASLt.
   EXPECT_EQ(select_kernel(on_card(layer(64, 3072, 1024))).scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_FALSE(matmul_takes_own_product(layer(64, 3072, 1024), 90));
   const Selection forced = select_kernel(on_card(layer(32768, 3072, 1024)), "matmul_cuda_cublaslt");

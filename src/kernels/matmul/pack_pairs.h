@@ -1,12 +1,12 @@
 // Converts a plain fp32 matrix to the layout in which bf16 products read their second operand: tiles in which two adjacent terms of a
-// column are next to each other. It replaces oneDNN's own conversion, which is slower; its speed is that of memory. Allocates nothing.
+// column are next to each other. It replaces oneDNN's own conversion, and is as fast as memory permits. Allocates nothing.
 // Thread-safe: uses the threads of device/cpu/parallel.h on borrowed memory.
 //
 //   packed[nt * column_tile_stride + kt * term_tile_stride + (p * columns + c) * 2 + e]
 //     = bf16(op(B)[kt * 32 + 2 p + e, nt * columns + c]),   0 beyond k and n;   p < 16, c < columns, e < 2
 //
-// Rounds to nearest, ties to even, bit for bit like f32_to_bf16 of base/dtype.h. Tail: none; every element of
-// whole tiles is written. Aliasing: none allowed.
+// Rounds to nearest, ties to even, bit for bit like f32_to_bf16 of base/dtype.h. All elements of the
+// tiles are written. Aliasing: none allowed.
 #pragma once
 
 #include <cstdint>

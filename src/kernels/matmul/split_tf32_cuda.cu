@@ -138,7 +138,7 @@ void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream) {
     }
     return;
   }
-  static_assert(kTf32x3MaxTerms == int64_t{65535} * kTile, "a grid has at most 65535 blocks downwards");
+  static_assert(kTf32x3MaxTerms == int64_t{65535} * kTile, "the y dimension of a grid is at most 65535");
   PLIMSOLL_CHECK(args.rows <= kTf32x3MaxTerms, "split_tf32 supports at most {} rows, but the operand has {}",
                  kTf32x3MaxTerms, args.rows);
   if (args.rows % 4 == 0 && args.columns % 4 == 0) {

@@ -1,4 +1,4 @@
-// Adafactor over a list of tensors in one call: contract. A call serves one parameter group, because it has one
+// This header states the contract of Adafactor over a list of tensors in one call. A call serves one parameter group, because it has one
 // weight decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per tensor of n elements, with g' = clip_coefficient * g, t = step (1 for the first update) and

@@ -1,5 +1,5 @@
-// Adagrad over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
-// decay. Thread-safe: the kernels keep no state. Views are used only during the call.
+// This header states the contract of Adagrad over a list of tensors in one call. A call serves one parameter group, because it has one
+// weight decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with t = step (1 for the first update) and g' = clip_coefficient * g + weight_decay *
 // p:

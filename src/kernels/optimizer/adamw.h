@@ -1,4 +1,4 @@
-// AdamW over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// This header states the contract of AdamW over a list of tensors in one call. A call serves one parameter group, because it has one weight
 // decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g, t = step (1 for the first update), bc1 = 1 -
@@ -16,7 +16,7 @@
 // is stored only in bf16, by less than half of this spacing. Rounding to nearest would therefore never change
 // them, so they are rounded by round_stochastically (base/split_f32.h). The random number for element i of tensor
 // k is random_half({noise_seed, step, noise_site + k}, first + i) with the tensor's `first`: a pure function of
-// step and element. The random numbers for v come from another site (noise_of_second_moment). Accumulation: lr
+// step and element. The random numbers for v have another key (noise_of_second_moment). Accumulation: lr
 // weight_decay, lr/bc1, 1/sqrt(bc2) and 1 - beta are computed in double once per call and rounded to fp32 once.
 // The decay and the Adam term are added before they are subtracted from p, so that p is rounded once per update.
 // PyTorch multiplies p by a rounded 1 - lr weight_decay, which loses most digits of a small decay. Special values:

@@ -1,5 +1,5 @@
-// The norm of the gradients of a list of tensors, the flag that says if all of them are finite, and the
-// clipping coefficient: contracts. Thread-safe: the kernels keep no state. Views are used only during the
+// This header states the contracts of the norm of the gradients of a list of tensors, the flag that says whether all of
+// them are finite, and the clipping coefficient. Thread-safe: the kernels keep no state. Views are used only during the
 // call.
 //
 // Formulas: norm = sqrt(sum over all tensors and elements of g^2); finite = 1 if every g (and the optional
@@ -7,9 +7,9 @@
 // clipping). If the gradients were scaled by s (loss_scale.h), coefficient = min(1, max_norm / (norm / s +
 // 1e-6)) / s. Source: torch.nn.utils.clip_grad_norm_ (clip_grad.py). Types: the references take gradients of
 // any floating type, the CPU kernels f32, bf16 and f16. norm, finite and coefficient are 1 element of f32 or
-// f64; first_bad is 1 element of i64. Accumulation: all squares and sums are in double. No square of a finite
-// fp32 overflows, and the rounding of the reference is larger. Sums are formed by vector lanes within a grain
-// of kTensorGrain elements of one tensor; the sums of the grains are added in order within a task, and those
+// f64; first_bad is 1 element of i64. Accumulation: all squares and sums are in double, in which no square of a finite fp32 number
+// overflows. The reference has larger rounding errors, because it adds the squares in sequence. Sums are formed by vector lanes
+// within a grain of kTensorGrain elements of one tensor; the sums of the grains are added in order within a task, and those
 // of the tasks in order (tensor_list.h). Special values: any NaN or infinity gives norm NaN or infinity,
 // finite 0, and first_bad = the index in the list of the first tensor that contains one (-1: none, or only
 // the loss). Finding that index costs a second pass, which is made only in this case. Aliasing: outputs

@@ -1,4 +1,4 @@
-// Lion over a list of tensors in one call: contract. A call serves one parameter group, because it has one weight
+// This header states the contract of Lion over a list of tensors in one call. A call serves one parameter group, because it has one weight
 // decay. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, per element, with g' = clip_coefficient * g:

@@ -1,4 +1,4 @@
-// Dynamic loss scaling: the adjustment of the loss scale after the gradients of a step are known: contract.
+// This header states the contract of dynamic loss scaling: the adjustment of the loss scale after the gradients of a step are known.
 // Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula, with s the factor of the loss in the backward pass:

@@ -1,5 +1,5 @@
-// The kernel problems and the scratch memory of the optimizers' kernels: the host-only part of their contracts. Thread-safe: constants and
-// pure functions.
+// The problem descriptions by which the kernel catalog selects the optimizers' kernels, and the scratch memory of these kernels: the
+// host-only part of their contracts. Thread-safe: constants and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The kernel problem of adafactor. The tensors of a call differ in shape, but the catalog needs only the size of their scratch memory.
+// Describes a call of adafactor to the kernel catalog, which needs only the size of the scratch memory of all tensors.
 struct AdafactorProblem {
   int64_t scratch_bytes = 0;  // the sum of adafactor_scratch().bytes over all tensors
 };

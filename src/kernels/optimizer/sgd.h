@@ -1,6 +1,6 @@
-// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. A call serves one
-// parameter group, because it has one weight decay. Thread-safe: the kernels keep no state. Views are used only
-// during the call.
+// This header states the contract of stochastic gradient descent with optional momentum over a list of tensors in one call. A call
+// serves one parameter group, because it has one weight decay. Thread-safe: the kernels keep no state. Views are used only during the
+// call.
 //
 // Formula, per element, with g' = clip_coefficient * g + weight_decay * p:
 //   momentum 0: p <- p - lr g', and m is not accessed

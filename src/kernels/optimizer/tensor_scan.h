@@ -1,5 +1,5 @@
-// Fills one flat tensor with a value: contract. Thread-safe: kernels keep no state. Views are used only during the
-// call.
+// Fills one flat tensor with a value. This comment states the contract of the kernels. Thread-safe: they keep no state. Views are used only
+// during the call.
 //
 // Types: any, including integers. Scratch: none. Repeatability: the same bits for any number of threads. Error:
 // none.
@@ -27,8 +27,8 @@ void fill_cpu(const FillArgs& args);
 // Fills a tensor of any element type on a GPU.
 void fill_cuda(const FillArgs& args, CudaStream stream);
 
-// Rounds fp32 weights into the 16-bit copies that matrix products read, once after the weights were loaded: contract. Later, updates of
-// the weights write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are used only during the call.
+// Rounds fp32 weights into the 16-bit copies that matrix products read, once after the weights were loaded. Later, updates of the weights
+// write the copies with the same rounding. Thread-safe: the kernels keep no state. Views are used only during the call.
 //
 // Formula: low = round(weight), bf16 to nearest with ties away from zero (base/split_f32.h), f16 with ties to even. Types: weight f32; low
 // bf16 or f16. Scratch: none. Aliasing: none. Repeatability: the same bits everywhere. Error: only the rounding. Cost: reads 4 bytes and

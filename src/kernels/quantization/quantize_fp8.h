@@ -1,4 +1,4 @@
-// Quantization of a matrix to 8-bit floating point with one scale ("current scaling"): contract. The functions
+// This header states the contract of the quantization of a matrix to 8-bit floating point with one scale ("current scaling"). The functions
 // allocate no memory.
 //
 //   amax = max |x|                            over the rows that count
@@ -16,7 +16,7 @@
 // Rows: if num_rows is given, rows from there on do not count for amax, and their codes are 0.
 // Special values: an infinity or NaN in x makes s NaN and with it every element of a product, so that the check of the global
 // norm finds it. If amax is 0, all codes are 0. Codes of x and s q differ by at most quantize_fp8_error_bound().
-// Aliasing: none. Scratch: none; scale[1] holds amax while the kernel runs, and is unspecified if the call keeps its outputs.
+// Aliasing: none. Scratch: none; scale[1] holds amax while the kernel runs, and is unspecified after a call with kAdd.
 // Repeatability: exact. Cost: x is read twice, or once with a known scale, and each output is written once.
 // Thread-safety: distinct calls may run concurrently. Ownership: views do not own memory.
 #pragma once

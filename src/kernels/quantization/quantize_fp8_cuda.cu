@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     for (int c = 0; c < 4; ++c) tile[pack * kColumnsOfThread + half * 4 + c][row_group] = columns[c];
   }
   __syncthreads();
-  constexpr int kChunks = kTileRows / 16;  // groups of 16 rows per column of the tile
+  constexpr int kChunks = kTileRows / 16;  // number of groups of 16 rows in a column of the tile
 #pragma unroll
   for (int at = threadIdx.x; at < kTileColumns * kChunks; at += kThreads) {
     const int tile_column = at / kChunks, chunk = at % kChunks;

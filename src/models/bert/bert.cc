@@ -1,5 +1,5 @@
-// BERT (Devlin et al., arXiv 1810.04805). Head for sequences: the first token through the pooler (linear,
-// tanh), dropout, linear.
+// BERT (Devlin et al., arXiv 1810.04805). Its head for sequences applies the pooler (linear, tanh), dropout and a linear layer to the first
+// token of each sequence.
 #include <array>
 
 #include "models/architecture.h"

@@ -19,7 +19,7 @@ struct DecoderLayerNames {
 };
 
 // Adds the weights of one layer. Matrices are stored transposed on disk. The initial standard deviation of matrices whose output is added
-// to the residual is divided by sqrt(2 layers), as in the paper.
+// to the residual is divided by sqrt(2 layers), as in GPT-2.
 void add_decoder_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                              const std::string& prefix, const DecoderLayerNames& names,
                              const std::vector<std::string>& disk_prefixes);

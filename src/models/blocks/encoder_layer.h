@@ -41,7 +41,7 @@ ValueId build_layer(ModelBuilder& builder, ValueId x_TC, const std::string& pref
 void add_embedding_specs(std::vector<WeightSpec>& specs, const ModelConfig& config,
                          const std::vector<std::string>& disk_prefixes);
 
-// Returns the sum of the tables' rows after norm and dropout.
+// Builds the embeddings: the sum of the rows of the tables for each token, then norm and dropout. Returns x_TC.
 ValueId build_embeddings(ModelBuilder& builder);
 
 // Returns BERT's keys of config.json, which architectures with the same encoder use too.
@@ -64,8 +64,8 @@ ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& ac
 struct MaskedHeadNames {
   const char* dense;
   const char* norm;
-  const char* decoder;         // the module of the separate matrix, which exists if the weights are not tied
-  const char* bias = nullptr;  // the name of the bias, if it does not belong to `decoder`
+  const char* decoder;         // module of the bias and, if the weights are not tied, of the matrix
+  const char* bias = nullptr;  // a second name of this bias in checkpoints; null if it has none
 };
 
 // Adds the weights of the head, with the names in `names`. A checkpoint may contain the bias under two names, because a decoder with a

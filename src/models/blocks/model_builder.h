@@ -82,9 +82,9 @@ class ModelBuilder {
                         const std::string& name);
   // Emits a rotary embedding, which rotates the heads of q and k: qkv_T((H+2G)D) -> the same shape.
   ValueId rotate_heads(ValueId qkv, const RopeParameters& rope, const std::string& name);
-  // Emits attention with a cache: qkv -> [T, C]. It stores the new keys and values in the cache and attends to all tokens of
-  // the sequence. `attributes`: heads, scale and, if they differ from their defaults, kv_heads and window. Requires: options
-  // with a cache.
+  // Emits attention with a cache: qkv -> [T, C]. It stores the new keys and values in the cache and attends to all tokens of the sequence.
+  // `attributes` contains heads, scale and, if they differ from their defaults, kv_heads and window. Requires: the options of this builder
+  // request a cache.
   ValueId cached_attention(ValueId qkv, const Attributes& attributes, const std::string& name);
   ValueId dropout(ValueId x, double p);
 
@@ -108,7 +108,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  // The tables of cosines and sines by rope_text(). The first layer that needs a table emits it, and later layers share it.
+  // The tables of cosines and sines, by the text of their parameters (rope_text()). Layers with equal parameters share a table.
   std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };

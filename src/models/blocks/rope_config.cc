@@ -58,7 +58,7 @@ void require(const ConfigReader& object, RopeType type, const char* key) {
 
 void require_above(std::string_view where, const char* key, double value, double least) {
   if (value > least && std::isfinite(value)) return;
-  throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be above {}; correct the value", where, key, value,
+  throw_error(ErrorCode::kBadData, "{}: {} is {}, but must be above {}; correct the value", where, key, value,
               least);
 }
 

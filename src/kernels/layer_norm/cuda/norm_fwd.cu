@@ -196,7 +196,7 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // kBlocks is the number of blocks of kMaxWarps warps. If blocks have fewer warps, more of them run on a multiprocessor at once.
+  // kBlocks is the number of blocks of kMaxWarps warps that a multiprocessor runs at once. It runs more blocks if they are smaller.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);

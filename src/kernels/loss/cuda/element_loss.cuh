@@ -64,7 +64,7 @@ void launch_element_loss_fwd(const char* kernel, const Args& args, const ConstVi
   if (args.num_rows > 0) {
     const LossGrid grid = loss_grid(args.num_rows, args.num_classes);
     element_loss_fwd_kernel<Form><<<grid.blocks, grid.block, 0, stream>>>(operands, losses);
-    PLIMSOLL_CHECK_LAUNCH("an element loss");
+    PLIMSOLL_CHECK_LAUNCH("a loss over elements");
   }
   add_row_losses(losses, args.num_rows,
                  {.loss = scalar_of(kernel, "loss", args.loss),
@@ -84,7 +84,7 @@ void launch_element_loss_bwd(const char* kernel, const Args& args, const ConstVi
   element_loss_bwd_kernel<Form><<<grid.blocks, grid.block, 0, stream>>>(
       operands, scalar_of(kernel, "denominator", args.denominator), scalar_of(kernel, "d_loss", args.d_loss),
       any_floats_out(args.d_x_BK));
-  PLIMSOLL_CHECK_LAUNCH("the gradient of an element loss");
+  PLIMSOLL_CHECK_LAUNCH("the gradient of a loss over elements");
 }
 
 }  // namespace plimsoll::cuda

@@ -3,13 +3,13 @@
 // and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867, algorithm 3). Only for .cu
 // files. Thread-safe: no state.
 //
-// Numerics: exponentials and their sum over a batch of packs are in fp32, everything else in double, in an
-// order that depends only on the shape of the row. Relative error of the sum, u = 2^-24: an exponential has
-// an error of 7 u of the largest (exp_to_1), and a batch's sum one rounding for each element of a pack and
-// for each pack, at most 12 u. A change of the reference costs 3 u of the sum so far, which then becomes less
-// than 1 / e of the sum: all changes of a thread cost less than 2 u, the one over a block's threads 3 u. The
-// total is within softmax_sum_error: a row of up to 256 classes is one batch per thread, whose reference is
-// its maximum.
+// Numerics: exponentials, and their sum over a batch (the packs that a thread loads at a time), are in fp32 and everything else is in
+// double, in an order that depends only on the shape of the row. The relative error of the sum has four parts, with u = 2^-24. An
+// exponential has an error of at most 7 u times the largest one (exp_to_1). The sum of a batch is rounded once for each element of a pack
+// and once for each pack, at most 12 u. A change of the reference rescales the sum so far with an error of 3 u and makes it less than 1 / e
+// of the new sum, so all changes of a thread cost less than 2 u. The change to the common reference of a block's threads costs 3 u. The
+// total is within softmax_sum_error, also for rows of up to 256 classes: each thread then has a single batch, whose maximum is its
+// reference.
 #pragma once
 
 #include <cfloat>
@@ -21,9 +21,9 @@ namespace plimsoll::cuda {
 // The number of packs (16 bytes of adjacent elements) that a thread loads before it uses the first one.
 inline constexpr int kRowBatch = 4;
 
-// Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x|
-// 2^-23 for the roundings of x, of the product and of log2(e). The latter is at most 2^-24 in absolute terms
-// for x <= 0, because |x| exp(x) <= 0.37, and 2^-23 of e at 1. Below -87.3 the result is 0.
+// Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x| 2^-23 for the roundings of x, of
+// the product and of log2(e). The latter causes an absolute error of at most 2^-24 for x <= 0, because |x| exp(x) <= 0.37, and of 2^-23 e
+// at x = 1. Below -87.3 the result is 0.
 __device__ __forceinline__ float exp_to_1(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));

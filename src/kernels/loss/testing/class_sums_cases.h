@@ -1,4 +1,4 @@
-// Test cases of losses over classes that ranks divide, for class_sums.h on a CPU and on a GPU. Not thread-safe.
+// Test cases of losses whose classes are divided among ranks, for class_sums.h on a CPU and on a GPU. Not thread-safe.
 #pragma once
 
 #include <fmt/format.h>

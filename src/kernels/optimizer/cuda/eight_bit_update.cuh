@@ -92,8 +92,8 @@ struct EightBitShared {
 };
 
 // Updates all quantization blocks of the tensors of a table. A warp loads the operands of its next quantization block while it computes the
-// current one. The caller may write shared.step shortly before the call, because the function reads it only after a barrier.
-// `noise` draws the random numbers of the first tensor of the list; the random numbers of the other tensors have the following sites.
+// current one. The caller may write shared.step shortly before the call, because the function reads it only after a barrier. `noise` draws
+// the random numbers of the list's first tensor; the site in their key increases by one per tensor.
 template <class Param, class Grad, bool kHasV, class Table, class Step>
 __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitShared<kHasV, Step>& shared,
                                                  Noise noise) {
@@ -153,7 +153,7 @@ struct EightBitEntryMaker {
                    dtype_name(tensor.low.dtype));
     PLIMSOLL_CHECK(
         tensor.param.dtype == param_dtype && !tensor.remainder,
-        "{}: all parameters of a list must have one type and no remainder, but one is {} and the first is {}",
+        "{}: all parameters of a list must be unsplit and of one type, but one is {} and the first is {}",
         kernel, dtype_name(tensor.param.dtype), dtype_name(param_dtype));
     EightBitEntry entry{};
     entry.param = tensor.param.data;

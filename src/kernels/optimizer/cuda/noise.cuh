@@ -30,7 +30,7 @@ struct NoiseScalars {
   }
 };
 
-// Draws the random numbers of one tensor of a list. Those of the next tensor in the list have the next site.
+// Draws the random numbers of one tensor of a list. The site in their key is larger by one for the next tensor in the list.
 struct Noise {
   const NoiseScalars* scalars;
   uint32_t step, site;

@@ -175,7 +175,7 @@ __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t 
 }
 
 // Updates all chunks of the tensors of a table, distributed over the thread blocks of the launch. `noise` draws the random numbers of the
-// first tensor of the list; the random numbers of the other tensors have the following sites.
+// first tensor of the list; the site in their key increases by one per tensor.
 template <UpdateTypes kTypes, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_tensors(const Table& table, const Step& step, Noise noise) {
   // Copies the number of the first chunk of each tensor to shared memory. A search in the table itself, which is a kernel parameter, would

@@ -127,7 +127,7 @@ struct UpdateCase {
   }
 };
 
-// Sets the seed and the site of the random numbers in the arguments of an update.
+// Sets the seed and the site, which are parts of the key of the random numbers, in the arguments of an update.
 template <typename Args>
 Args with_noise(Args args) {
   args.noise_seed = 0x123456789abcdefu;
