@@ -1,7 +1,7 @@
-// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in
-// plan/compile/plan.h returns the names of the purposes that users know.
+// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in plan/compile/plan.h returns
+// the names of the purposes in tables and messages.
 //
-// Computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
+// These figures are computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
 //
 // A run allocates its whole arena at the start. PhaseMemory states how much of the arena a phase of the run uses, and for what. These
 // equations hold:

@@ -1,5 +1,5 @@
 // Lists the transient buffers of one program, which share a region of the arena, and finds their offsets. Lifetimes and purposes are
-// computed once and are valid for every bucket. Not thread-safe.
+// computed once and are valid for every bucket (batch size). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class ProgramBuffers {
     std::vector<TransientBuffer> on_device = {};
     std::vector<TransientBuffer> on_host = {};
   };
-  // Returns the buffers with their sizes in this bucket, without offsets: first the buffers of values, in the order in which ops first
-  // use them, then scratch memory, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
+  // Returns the buffers with their sizes for this bucket (batch size), without offsets: first the buffers of values, in the order in which
+  // ops first use them, then scratch memory, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 

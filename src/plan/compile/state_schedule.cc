@@ -98,8 +98,8 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy
-  // must have ended. If the op there is the first of its segment, an inserted copy may precede it.
+  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy must
+  // have ended. If the op there is the first of the forward, backward or optimizer segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -114,8 +114,8 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end
-      // of this segment.
+      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end of
+      // the segment in which they start.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
