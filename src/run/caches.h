@@ -95,8 +95,8 @@ inline constexpr const char* kTuningFile = "tuning.json";
 // for off, and if the environment has neither variable.
 std::string tuning_cache_folder(const std::string& word, const Environment& environment);
 
-// Returns the name of the file for runs with these matrix products on this card, such as "nvidia-h200-0123456789abcdef.json". Runs with
-// the same model, buckets and precision use the same file.
+// Returns the name of the file for runs with these matrix products on this card, such as "nvidia-h200-0123456789abcdef.json". Runs with the
+// same model, batch sizes and precision use the same file.
 std::string tuning_file_name(const PlanRequest& request);
 
 // Returns the table in the file. Returns an empty one if there is no file or, with a warning, if the file cannot be used.

@@ -108,7 +108,7 @@ TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
 // second time, and drops the least recently used graph if there are more than 96.
 class BackEnd {
  public:
-  using Key = std::tuple<char, int, Segment>;  // identifies a graph by program, batch size (bucket) and segment
+  using Key = std::tuple<char, int, Segment>;  // identifies a graph by program, batch size and segment
 
   void run(char program, int bucket, Segment segment, int64_t bytes) {
     const Key key{program, bucket, segment};

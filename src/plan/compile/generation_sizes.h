@@ -31,7 +31,7 @@ SequencePages sequence_pages(const GenerationSizes& sizes);
 // too.
 GenerationSizes with_sequences(GenerationSizes sizes, int64_t sequences_per_prompt);
 
-// Return the KV cache options and the largest bucket (batch size) of a plan with these sizes. Requires: all sizes are at least 1.
+// Return the KV cache options and the largest batch size of a plan with these sizes. Requires: longest_prompt and max_new_tokens >= 1.
 GenerationOptions generation_options(const GenerationSizes& sizes);
 Bucket generation_bucket(const GenerationSizes& sizes);
 
