@@ -62,8 +62,8 @@ struct LoraTarget {
   std::string b() const { return module + ".lora_B.weight"; }
 };
 
-// Returns the modules that get adapters unless target_modules names others; empty if the architecture has no
-// default. Requires: the model_type is an architecture's.
+// Returns the modules that get adapters unless target_modules names others; empty if the architecture has no default. Requires: model_type
+// names a supported architecture.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
 
 // The possible module names of a model's head, which PEFT trains in full and saves with the adapter.

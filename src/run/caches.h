@@ -19,8 +19,8 @@ namespace plimsoll {
 // variable.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
-// Returns true if the file exists and can be accessed. If its folder cannot be read, returns false without an error, because the user did
-// not ask for a cache.
+// Returns true if the file exists and can be accessed. If its folder cannot be read,
+// returns false without an error, because a run does not need a cache.
 bool is_in_cache(FileSystem& files, const std::string& path);
 
 // Writes the text into a file of a cache, creating its folder. Errors: those of the file system; kUsage if `path` is "", which is the

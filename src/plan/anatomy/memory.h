@@ -45,7 +45,7 @@ struct PhaseMemory {
   int64_t total_bytes = 0;
 };
 
-// The peak of a program: the op at which the most transient bytes are live. If several ops have the same number of live bytes, the first.
+// The peak of a program: the op at which the most transient bytes are live, or the first of several ops with equally many live bytes.
 struct PeakPlace {
   Phase phase = Phase::kTrain;
   size_t position = 0;  // index of the op in the program, starting at 0

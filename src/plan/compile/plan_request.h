@@ -157,11 +157,11 @@ struct RankOptions {
   // of `count`; 1 if the ranks divide optimizer states.
   int64_t tensor_size = 1;
   // Sequence parallelism: between the matrix products that the ranks of a tensor-parallel group divide, each rank computes only a part of
-  // the rows of activations (Korthikanti et al., arXiv 2205.05198). Requires: without effect if tensor_size is 1; otherwise the tokens of
-  // every batch are multiples of row_multiple().
+  // the rows of activations (Korthikanti et al., arXiv 2205.05198). Has no effect if tensor_size is 1. Requires: the number of tokens of
+  // every batch is a multiple of row_multiple().
   bool sequence_parallel = false;
-  // The ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows for heads (Jacobs et
-  // al., arXiv 2309.14509). Requires: without effect if tensor_size is 1; otherwise as for sequence_parallel, which is then false.
+  // Context parallelism: the ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows
+  // for heads (Jacobs et al., arXiv 2309.14509). Has no effect if tensor_size is 1. Requires: as for sequence_parallel, which is false.
   bool context_parallel = false;
   // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
   // number of layers.

@@ -49,7 +49,7 @@ class ProgramBuffers {
 // offsets of the buffers that are placed from the bottom.
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
                      const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes = 0);
-// Returns the position of the cut in a program, which place_buffers() needs.
+// Returns the position of the cut, at which the layout of a program starts (see place_buffers()).
 uint32_t layout_cut(const Graph& graph);
 
 }  // namespace plimsoll

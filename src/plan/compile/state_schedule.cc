@@ -119,7 +119,7 @@ class StateSchedules::Positions {
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // Copies of deferred states to the host run in reverse order. No other states are copied to the host during the forward pass.
+    // States whose copy to the host is deferred to the next run are copied in reverse order. The forward pass copies no others.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -188,7 +188,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // Deferred gradients may be in any order in the list, because the layout does not depend on their order.
+    // The layout does not depend on the order of gradients that are deferred to the next run, so they may be anywhere in the list.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

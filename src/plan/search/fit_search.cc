@@ -203,7 +203,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Considers only splits of the batch that do not fit with fewer methods, because a run with fewer methods is never slower.
+  // Drops the splits of the batch that also fit with fewer methods, which is never slower. Returns false if no split is left.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
