@@ -75,8 +75,8 @@ std::string program_build();
 std::string gpu_constant_path(const std::string& card, const std::string& driver, const std::string& build,
                               const Environment& environment);
 
-// Replaces the GPU constant in `gpu` and its provenance by the measurement for this card, driver and build. If there is none, leaves
-// `gpu` unchanged, and warns if the file is damaged.
+// Replaces the GPU constant (memory in addition to the arena) in `gpu`, and its provenance, by the measurement for this card, driver and
+// build. If there is none, leaves `gpu` unchanged, and warns if the file is damaged.
 void take_gpu_constant(const std::string& card, const std::string& driver, const std::string& build,
                        const Environment& environment, FileSystem& files, GpuTarget& gpu,
                        std::vector<std::string>& warnings);

@@ -44,7 +44,7 @@ struct PersistentBuffer {
   // depend on the batch size.
   int64_t whole_elements() const { return type.shape.elements({}); }
   int64_t elements() const { return divided ? divided->size(part_elements()) : part_elements(); }
-  // Returns the number of elements of the part of a tensor-parallel rank, including padding; of the whole value if there are no parts.
+  // Returns the number of elements of a tensor-parallel rank's part, including padding, or of the whole value if it has no parts.
   int64_t part_elements() const { return split ? split->elements() : whole_elements(); }
 };
 

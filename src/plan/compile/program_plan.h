@@ -118,11 +118,11 @@ struct ProgramPlan {
   // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
   // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
   std::vector<ChunkSlots> chunk_slots = {};
-  // Returns the number of the slot that a micro-batch of a step uses in a chunk.
+  // Returns the number of the slot (memory of one micro-batch) that a micro-batch of a step uses in a chunk of layers.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
     return micro_batch % (chunk_slots.empty() ? num_slots : chunk_slots[static_cast<size_t>(chunk)].count);
   }
-  // Returns true if the offset is in one of the slots.
+  // Returns true if the offset is in one of the slots for micro-batches.
   bool is_in_slots(int64_t offset) const {
     const auto contains = [offset](int64_t begin, int64_t bytes) {
       return offset >= begin && offset < begin + bytes;
@@ -132,7 +132,7 @@ struct ProgramPlan {
       return contains(chunk.begin, chunk.count * chunk.bytes);
     });
   }
-  // Converts the offset of a value in slot 0 to the offset of the same value in another slot.
+  // Converts the offset of a value in slot 0 to the offset of the same value in the slot of another micro-batch.
   int64_t in_slot(int64_t offset, int64_t slot) const {
     for (const ChunkSlots& chunk : chunk_slots) {
       if (offset >= chunk.begin && offset < chunk.begin + chunk.bytes) return offset + slot * chunk.bytes;

@@ -30,7 +30,7 @@ class StateSchedules {
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
   // Returns the times, copies and buffers of the program with this transfer schedule. Requires: the schedule has one entry per element of
-  // updates(), and defers states only if nothing else is copied during the forward pass.
+  // updates(), and defers copies to the next run only if nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
   // The program without copies of states: its updates, and the segment (forward, backward, optimizer), time and live bytes of each op.
