@@ -71,8 +71,8 @@ std::string label_text(const Json& label) {
   return label.dump();
 }
 
-// Reads the labels of a map. If the keys are not 0 to n - 1, transformers loads the map too, but cannot name every output of the model.
-// Plimsoll assigns the labels to the outputs in the order of their keys.
+// Reads the labels of the map id2label. transformers also loads a map whose keys are not 0 to n - 1, but then cannot name every output of
+// the model. Plimsoll assigns the labels to the outputs in the order of the keys.
 std::vector<std::string> labels_of(const Json& id2label, std::string_view where) {
   std::map<int64_t, std::string> labels;
   for (const auto& [text, label] : id2label.items()) {
@@ -113,7 +113,7 @@ void read_labels(ModelConfig& config, const Json& json, const ConfigReader& read
   read_problem_type(config, json, reader, where);
 }
 
-// The keys whose names are the same in all architectures.
+// The keys that have the same name in the config.json of every architecture.
 constexpr std::array kCommonKeys{
     ConfigKey{"vocab_size", &ModelConfig::vocab_size},
     ConfigKey{"initializer_range", &ModelConfig::initializer_range},

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 // The config.json from which a configuration was read; empty for a preset.
 struct ConfigSource {
-  std::string json;  // text of the file; a saved configuration keeps all its keys that Plimsoll does not know
+  std::string json;  // text of config.json; a saved configuration keeps the keys that Plimsoll does not know
   // Data type of the saved weights, such as "bfloat16"; empty if the text does not state it.
   std::string dtype;
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
@@ -122,12 +122,12 @@ ModelConfig parse_model_config(std::string_view json, std::string_view where);
 // end, as Hugging Face writes it.
 std::string model_config_json(const ModelConfig& config);
 
-// Returns the public hyper-parameters by hub name ("bert-large-uncased", "google-bert/bert-base-cased",
-// "distilbert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", ...), or nothing if no preset has the name.
+// Returns the configuration of a published model by its name on the Hugging Face Hub ("bert-large-uncased", "google-bert/bert-base-cased",
+// "distilbert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", ...), or nothing if no preset has this name.
 std::optional<ModelConfig> find_preset(std::string_view name);
 std::vector<std::string> preset_names();
 
-// Returns "3 labels", or "logits of 50257 tokens" for a language model.
+// Describes the outputs of the model: returns "3 labels", for example, or "logits of 50257 tokens" for a language model.
 std::string describe_outputs(const ModelConfig& config);
 
 // Applies "key=value,key=value" (run_clm's --config_overrides) with the names of config.json. Errors: kUsage.

@@ -212,7 +212,7 @@ TEST(Gpt2Config, StatesTheDropoutOfTheEmbeddings) {
   EXPECT_EQ(parse_model_config(model_config_json(config), "config.json").embedding_dropout_prob, 0.25);
 }
 
-// Every RoBERTa of the hub states 514 positions and the padding token 1, which leaves 512 tokens.
+// The RoBERTa models on the Hugging Face Hub state 514 positions and the padding token 1, which leaves 512 positions for tokens.
 TEST(ModelConfig, RobertasPositionsStartAfterThePaddingToken) {
   for (const char* type : {"roberta", "xlm-roberta", "camembert"}) {
     const std::string start = fmt::format(R"({{"model_type": "{}", )", type);

@@ -51,8 +51,8 @@ struct GgufName {
   GgufRows rows = GgufRows::kAsStored;
 };
 
-// Returns the name of the tensor that a Hugging Face checkpoint calls `disk_name` ("model.layers.0.mlp.up_proj.weight"), or
-// nothing if the form does not contain it.
+// Returns the name of the tensor that a Hugging Face checkpoint calls `disk_name` ("model.layers.0.mlp.up_proj.weight"), or nothing if GGUF
+// files of this architecture do not contain it.
 std::optional<GgufName> gguf_name_of(const GgufForm& form, std::string_view disk_name);
 
 }  // namespace plimsoll

@@ -26,7 +26,7 @@ constexpr std::string_view kWeightSuffix = ".weight";
 constexpr size_t kMaxExpressionLength = 1000;
 // The largest accepted number of digits of a number in a regular expression for module names. Useful numbers are shorter.
 constexpr size_t kMaxDigits = 9;
-// The first random site of the dropout of adapters. The random sites of the model are smaller numbers.
+// The first random site (number of a random sequence) of the dropout of adapters. The random sites of the model are smaller numbers.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -38,7 +38,7 @@ bool is_or_ends_with(std::string_view name, std::string_view end) {
          (name.size() > end.size() && name.ends_with(end) && name[name.size() - end.size() - 1] == '.');
 }
 
-// Returns whether the parameter belongs to a module of that name.
+// Returns true if the parameter belongs to a module whose name is `module` or ends with it.
 bool is_part_of(std::string_view parameter, std::string_view module) {
   for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
     parameter = parameter.substr(0, dot);
@@ -115,8 +115,8 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
 }
 
 // Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
-// proportional to the number of states of the expression. The limit on the length bounds this number, and the library limits it if counted
-// repetitions multiply it.
+// proportional to the number of states of the expression. This number is bounded by the limit on the length and, if counted repetitions
+// such as (a{99}){99} multiply it, by a limit of the C++ library.
 std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage,
@@ -141,7 +141,7 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
   }
 }
 
-// A component of a module's name that is a number, and the part of the name before it.
+// A component of a module's name that is a number, such as 3 in "layer.3.attention", and the part of the name before it.
 struct NumberedPart {
   std::string_view before;
   int64_t number = 0;
@@ -295,9 +295,9 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // For each value: the value that replaces it in all later ops.
+    // For each value: the value that later ops read instead, because it includes the result of an adapter, or kNoValue.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // The matrix products that get an adapter. The ops of an adapter are inserted after the op that produces the value at the same index.
+    // For each value: the matrix product whose adapter is inserted after the op that computes this value, if there is one.
     struct Pending {
       ValueId weight;
       ValueId x;

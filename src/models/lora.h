@@ -62,8 +62,8 @@ struct LoraTarget {
   std::string b() const { return module + ".lora_B.weight"; }
 };
 
-// Returns the modules that get adapters unless target_modules names others; empty if the architecture has no
-// default. Requires: the model_type is an architecture's.
+// Returns the modules that get adapters unless target_modules names others; empty if the architecture has no default. Requires: model_type
+// names a supported architecture.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
 
 // The possible module names of a model's head, which PEFT trains in full and saves with the adapter.
@@ -84,7 +84,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
 void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
 
 // Returns true if as_loaded_modules contains the module of this weight of the base model, so that the weight is not quantized. Errors:
-// kUsage if it contains only some parts of a fused weight.
+// kUsage if it contains only some parts of a fused weight, such as query, key and value in one matrix.
 bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
 
 // Returns true if the module is trained in full and saved with the adapter.
@@ -136,8 +136,8 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
 // 8 min(rows, columns)^3 operations on one thread, OLoRA about 8 r rows columns.
 void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const LoraConfig& config);
 
-// Checks that the base can be changed. Errors: kBadData if the rank exceeds a dimension of an adapted weight, because the adapter then
-// belongs to another base.
+// Checks that the weights of the base model can be changed. Errors: kBadData if the rank exceeds a dimension of an adapted weight, because
+// the adapter then belongs to another base model.
 void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig& config);
 
 }  // namespace plimsoll

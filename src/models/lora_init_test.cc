@@ -89,8 +89,8 @@ TEST(SymmetricEigen, MatricesOfManyKinds) {
   }
 }
 
-// The rest of a matrix without its largest singular values is orthogonal to what was removed, and the spectral norm falls
-// to the next singular value. Both follow from the theorem of Eckart and Young.
+// PiSSA removes the part of a matrix with its largest singular values. The rest is orthogonal to the removed part, and its spectral norm is
+// the next smaller singular value. Both follow from the theorem of Eckart and Young.
 TEST(LoraInit, PissaRemovesTheLargestSingularValues) {
   // W is diag(5, 3, 2, 1) multiplied by rotations on both sides, so its rest is diag(0, 0, 2, 1) multiplied by the same rotations.
   const double c = 0.6;

@@ -2,7 +2,7 @@
 //
 // The graph reads these inputs (each is declared only if the model needs it): ids, token_types, positions
 // i32[T]; cu_seqlens i32[B+1]; rng i64[2]. It computes logits_BK; a task (src/tasks) adds the loss and its
-// inputs. Sequences are laid end to end without padding. With a cache it also reads page_table i32[B,M], lengths i32[B] and
+// inputs. Sequences are laid end to end without padding. With a KV cache it also reads page_table i32[B,M], lengths i32[B] and
 // copy_from i32[B] (kernels/attention/paged_attention.h).
 #pragma once
 

@@ -57,8 +57,8 @@ struct WeightSpec {
     for (int64_t size : shape) n *= size;
     return n;
   }
-  // Returns the number of rows of the units in which a fused weight is quantized: the largest number that divides the number of rows of
-  // every part. Parts have different numbers of rows if there are more heads of queries than of keys and values.
+  // Returns the number of rows of the units in which a fused weight (for example query, key and value in one matrix) is quantized. It is
+  // the greatest common divisor of the numbers of rows of the parts, which differ if there are more heads of queries than of keys.
   int64_t rows_per_unit() const {
     int64_t rows = 0;
     for (const WeightPart& part : parts) rows = std::gcd(rows, part.num_rows);

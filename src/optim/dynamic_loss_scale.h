@@ -1,6 +1,6 @@
-// Dynamic loss scaling as part of the graph: the scale and its counters are optimizer states, the gradient of the loss is the scale instead
-// of 1, and an op of the optimizer segment adjusts the scale. If gradients overflow, the flag of the global norm prevents all updates.
-// Thread-safe: pure functions of the graph.
+// Dynamic loss scaling as part of the graph. The scale and its counters are optimizer states, the gradient of the loss is the scale instead
+// of 1, and an op that runs once per step adjusts the scale. If gradients overflow, the flag `finite`, which is computed together with
+// their norm, prevents all updates. Thread-safe: pure functions of the graph.
 #pragma once
 
 #include <string_view>
@@ -33,8 +33,8 @@ struct LossScale {
 // Declares the states and returns them. The caller uses the scale as the gradient of the loss.
 LossScale declare_loss_scale(Graph& graph);
 
-// Appends the adjustment of the scale after the gradients of a step. `norm` and `finite` belong to the scaled gradients; the output
-// "grad_norm" becomes the norm of the unscaled gradients.
+// Appends the op that adjusts the scale after the gradients of a step. `norm` is the norm of the scaled gradients, and `finite` is 1 if all
+// of them are finite. The output "grad_norm" becomes the norm of the unscaled gradients.
 void add_loss_scale_adjustment(Graph& graph, const LossScale& loss_scale, ValueId norm, ValueId finite);
 
 }  // namespace plimsoll

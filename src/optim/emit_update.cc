@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The first random sites for the noise of updates. Dropout uses smaller numbers, so the sites are distinct.
+// The first random sites (numbers of random sequences) for the noise of updates. Dropout uses smaller numbers, so the sites are distinct.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
 

@@ -29,7 +29,7 @@ DType whole_state_dtype(const ValueType& weight);
 // Returns the text of the attribute part_rows for an update of these parameters.
 std::string format_part_rows(const Graph& graph, std::span<const Parameter> group);
 
-// kYes if the update rounds its states stochastically, whatever the type of the weights is.
+// States whether an update rounds its states stochastically, whatever the data type of the weights is.
 enum class RoundedStates : uint8_t { kNo, kYes };
 // Sets noise_seed and noise_site of an update of this group if it rounds stochastically: with weights that are stored in bf16 only, or with
 // states that are rounded stochastically. Stochastic rounding preserves, on average, changes smaller than the spacing of the numbers.
@@ -41,7 +41,7 @@ void set_noise(const Graph& graph, std::span<const Parameter> group, const Optim
 std::string learning_rate_input(double factor);
 
 // Declares the states of every parameter and appends `op` to the graph. Sets the attribute `copies`; the caller sets all other attributes.
-// Requires: the parameters have names, one storage format and one learning rate; all of them have a copy or none has.
+// Requires: the parameters have names, one storage format and one learning rate, and either all or none of them have a 16-bit copy.
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
                  const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite);
 

@@ -1,5 +1,5 @@
 // The two learning-rate schedules that depend on a metric of evaluations: reduce_lr_on_plateau and greedy. They receive the metric after
-// every evaluation and have a state, which a checkpoint stores. Host only. Not thread-safe: one owner. Values only.
+// every evaluation and have a state, which a checkpoint stores. They run on the host. Not thread-safe.
 //
 // Sources: torch.optim.lr_scheduler.ReduceLROnPlateau (torch 2.15) and transformers.optimization.GreedyLR
 // (5.23; arXiv 2512.14527), with their options, defaults and order of operations, for one learning rate.

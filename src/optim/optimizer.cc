@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The way in which a parameter is stored. All parameters that one op updates are stored in the same way.
+// How a parameter is stored: whole, with a 16-bit copy, or split into two halves. The parameters that one op updates are stored alike.
 enum class WeightFormat : uint8_t { kWhole, kWithCopy, kSplit };
 WeightFormat format_of(const Parameter& parameter) {
   if (parameter.remainder != kNoValue) return WeightFormat::kSplit;
@@ -33,7 +33,7 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// The number of random sites for noise that are in use, for each kind in NoiseSites.
+// The number of random sites (numbered random sequences) that the noise of updates uses already, for each kind in NoiseSites.
 using SitesTaken = std::array<int64_t, 2>;
 
 // Returns the distinct factors on the learning rate, in increasing order.
@@ -86,8 +86,8 @@ void declare_scalars(Graph& graph, std::span<const Parameter> parameters) {
   graph.add_input("step", {DType::kI64, Shape{1}}, {.source = InputSource::kUpdateNumber});
 }
 
-// Adds the loss to the values that the norm checks: if the loss or a gradient is not finite, no parameter is updated. In a pipeline, only
-// the last stage has a loss.
+// Adds the loss to the inputs of the op that computes the norm of gradients and checks that its inputs are finite: if the loss or a
+// gradient is not, no parameter is updated. In a pipeline, only the last stage has a loss.
 std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
   if (const ValueId loss = graph.newest(graph.find("loss")); loss != kNoValue) gradients.push_back(loss);
   return gradients;
@@ -107,8 +107,8 @@ std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
   std::vector<ValueId> norm =
       emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)), std::move(attributes), names);
   graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
-  // Without a loss scale, this norm is the output that the host reads. With one, the adjustment of the scale outputs the norm of the
-  // unscaled gradients.
+  // Without a loss scale, this norm is the output "grad_norm" that the host reads. With one, the op that adjusts the scale outputs the norm
+  // of the unscaled gradients as "grad_norm".
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
   return norm;
 }

@@ -53,7 +53,7 @@ struct OptimizerConfig {
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};
-  // Types of the moments of AdamW, except in fp64 graphs.
+  // Data types of the two moments of AdamW. In fp64 graphs both are fp64.
   DType momentum_dtype = DType::kF32;
   DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // limit for gradient clipping; 0 switches clipping off
@@ -67,7 +67,7 @@ struct OptimizerConfig {
 };
 
 // An optimizer may update some parameters with one kind of op and some with another, such as 8-bit and fp32 updates. Stochastic rounding
-// draws its noise from numbered random sites, which each kind of op numbers separately.
+// draws its noise from numbered random sequences (random sites), and each kind of op has numbers of its own.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
 // The kind and the number of the random sites that a parameter needs: one site, or one per tensor if the op treats a fused parameter as
 // several tensors.
@@ -76,7 +76,7 @@ struct TakenSites {
   int64_t count = 1;
 };
 
-// A parameter to update. Its fp32 numbers are in `weight`, or in `weight` and `remainder` together.
+// A parameter to update. Its fp32 values are in `weight` or, if they are split into two halves, in `weight` and `remainder`.
 struct Parameter {
   std::string name;  // part of the names of the parameter's states; if empty, the name of `weight` is used
   ValueId weight = kNoValue;
@@ -95,9 +95,9 @@ struct Parameter {
   int64_t first_site = 0;
 };
 
-// The outputs of the optimizer segment for the host: the norm before clipping, and `finite`, which is 1 if
-// the loss and all gradients are finite. Another output is "first_bad": the index of the first gradient that
-// is not finite, or -1.
+// The values of the optimizer that the host reads: the norm of the gradients before clipping, and `finite`, which is 1 if the loss
+// and all gradients are finite. The graph also has the output "first_bad": the index of the first gradient that is not finite, or
+// -1.
 struct OptimizerOutputs {
   ValueId norm = kNoValue;
   ValueId finite = kNoValue;
@@ -109,11 +109,11 @@ struct OptimizerOutputs {
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
-// Appends the updates to the backward segment instead: the parameters of a module are updated as soon as their
-// gradients are computed, so that no gradient lives longer than the backward pass of its module. If a gradient of a
-// module is not finite, that module is not updated. The optimizer segment computes the global norm from the norms of
-// the modules. The ops are appended to the end of the segment; the reorder pass moves them forward. Requires: no
-// clipping, and gradients that do not accumulate.
+// Appends the updates to the backward pass instead of the optimizer segment, the part of the training program that runs after it. The
+// parameters of a module are updated as soon as their gradients are computed, so that no gradient lives longer than the backward pass of
+// its module. If a gradient of a module is not finite, that module is not updated. The optimizer segment computes the global norm from the
+// norms of the modules. The ops are appended at the end of the backward pass, and the graph pass `reorder` moves them to earlier positions.
+// Requires: no clipping, and gradients that do not accumulate.
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config);
 

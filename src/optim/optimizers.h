@@ -30,22 +30,22 @@ struct OptimizerSettings {
 // Returns the settings that the row of an optimizer names (optimizer_options.cc).
 const OptimizerSettings& optimizer_settings(OptimizerKind kind);
 
-// The functions that build the update ops of one UpdateFrame. `add` appends the updates of a group of parameters with a common weight
-// decay.
+// The functions that build the update ops of one UpdateFrame, a kind of update op. `add` appends the updates of a group of parameters with
+// a common weight decay.
 struct UpdateBuilder {
   void (*add)(Graph&, const OptimizerRow&, std::span<const Parameter>, const OptimizerConfig&,
               double weight_decay, ValueId clip, ValueId finite);
   // Returns the names of the kinds of states that parameters may have.
   std::vector<std::string> (*states)(const OptimizerRow&, const OptimizerConfig&);
-  // Returns a lower bound for the bytes of states per parameter: without absmax values and without states
-  // that exist per row or column.
+  // Returns a lower bound for the bytes of optimizer states per parameter, which omits the absmax values of 8-bit states and states that
+  // exist per row or column.
   int64_t (*least_state_bytes)(const OptimizerRow&, const OptimizerConfig&);
-  // Returns the random sites for noise that a parameter needs.
+  // Returns the random sites (numbered random sequences) that the rounding noise of a parameter needs.
   TakenSites (*sites)(const Graph&, const Parameter&);
 };
 const UpdateBuilder& update_builder(UpdateFrame frame);
 
-// The builder for each UpdateFrame. update_builder() returns one of them.
+// The UpdateBuilder of each UpdateFrame. update_builder() returns one of them.
 extern const UpdateBuilder kPlainUpdates;      // defined in plain_updates.cc
 extern const UpdateBuilder kEightBitUpdates;   // defined in eight_bit_updates.cc
 extern const UpdateBuilder kAdafactorUpdates;  // defined in adafactor.cc

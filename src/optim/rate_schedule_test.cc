@@ -49,7 +49,7 @@ TEST(Schedule, MatchesTransformersAtEveryStep) {
                                             c.num_training_steps, c.options);
     ASSERT_EQ(static_cast<int64_t>(c.multipliers.size()), c.num_training_steps + 1);
     for (int64_t step = 0; step <= c.num_training_steps; ++step) {
-      // Plimsoll and transformers compute in double with the same operations in the same order. Only the last bit of a cosine may differ.
+      // Plimsoll and transformers do the same operations in double precision in the same order. Only the last bit of a cosine may differ.
       EXPECT_NEAR(schedule_multiplier(schedule, step), c.multipliers[static_cast<size_t>(step)], 1e-15)
           << c.name << " warm-up " << c.num_warmup_steps << " of " << c.num_training_steps << " step "
           << step;

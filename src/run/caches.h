@@ -19,8 +19,8 @@ namespace plimsoll {
 // variable.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
-// Returns true if the file exists and can be accessed. If its folder cannot be read, returns false without an error, because the user did
-// not ask for a cache.
+// Returns true if the file exists and can be accessed. If its folder cannot be read,
+// returns false without an error, because a run does not need a cache.
 bool is_in_cache(FileSystem& files, const std::string& path);
 
 // Writes the text into a file of a cache, creating its folder. Errors: those of the file system; kUsage if `path` is "", which is the
@@ -75,8 +75,8 @@ std::string program_build();
 std::string gpu_constant_path(const std::string& card, const std::string& driver, const std::string& build,
                               const Environment& environment);
 
-// Replaces the GPU constant in `gpu` and its provenance by the measurement for this card, driver and build. If there is none, leaves
-// `gpu` unchanged, and warns if the file is damaged.
+// Replaces the GPU constant (memory in addition to the arena) in `gpu`, and its provenance, by the measurement for this card, driver and
+// build. If there is none, leaves `gpu` unchanged, and warns if the file is damaged.
 void take_gpu_constant(const std::string& card, const std::string& driver, const std::string& build,
                        const Environment& environment, FileSystem& files, GpuTarget& gpu,
                        std::vector<std::string>& warnings);
@@ -95,8 +95,8 @@ inline constexpr const char* kTuningFile = "tuning.json";
 // for off, and if the environment has neither variable.
 std::string tuning_cache_folder(const std::string& word, const Environment& environment);
 
-// Returns the name of the file for runs with these matrix products on this card, such as "nvidia-h200-0123456789abcdef.json". Runs with
-// the same model, buckets and precision use the same file.
+// Returns the name of the file for runs with these matrix products on this card, such as "nvidia-h200-0123456789abcdef.json". Runs with the
+// same model, batch sizes and precision use the same file.
 std::string tuning_file_name(const PlanRequest& request);
 
 // Returns the table in the file. Returns an empty one if there is no file or, with a warning, if the file cannot be used.

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the ladder (list of buckets) of a program of this run.
+// Returns the ladder of a program of this run: the list of its buckets, which are the sizes to which batches are rounded up.
 std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
   const RankOptions ranks{.tensor_size = run.arguments.tp_size * run.arguments.cp_size,
                           .sequence_parallel = run.arguments.sequence_parallel,
@@ -20,7 +20,7 @@ std::vector<Bucket> ladder_of_run(const CountedRun& run, Bucket largest) {
   return make_ladder(largest, 16, 1.0, multiple);
 }
 
-// For each bucket of a ladder, counts how often a segment runs in it.
+// Counts how often a segment (forward, backward or optimizer) runs in each bucket (batch size) of a program.
 class BucketRuns {
  public:
   BucketRuns(const CountedRun& run, const Bucket& largest)
@@ -47,11 +47,11 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// If all epochs have the same batches, only this number of epochs is counted: the first one, which may be partial, and two more. In
-// these, every bucket that occurs in each epoch occurs at least twice.
+// If all epochs have the same batches, only this number of epochs is counted: the first one, which may be partial, and two more. Every
+// bucket (batch size) that an epoch uses then occurs at least twice.
 constexpr int64_t kEnoughEpochs = 3;
 
-// Computes captured.train and captured.update. The optimizer segment of a step runs in the bucket of the step's last micro-batch.
+// Sets captured.train and captured.update. The optimizer segment of a step runs in the bucket (batch size) of the step's last micro-batch.
 void count_training(const CountedRun& run, const Bucket& largest, int64_t max_walked_rows,
                     CapturedBuckets& captured) {
   // Without training data, batches come from the calling program and may have any size, so all buckets are counted.

@@ -1,6 +1,6 @@
-// Predicts in how many buckets the segments of a run's programs run at least twice, because a GPU captures a segment as a CUDA graph when
-// it runs for the second time. The count follows from the lengths of the rows, the order of the sampler and the number of steps. Pure;
-// thread-safe.
+// Predicts in how many buckets (batch sizes) the segments (forward, backward, optimizer) of a run's programs run at least twice, because a
+// GPU captures a segment as a CUDA graph when it runs for the second time. The count follows from the lengths of the rows, the order of the
+// sampler and the number of steps. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// The input of the prediction: everything that determines which buckets a run uses how often. Owns the lengths of the rows.
+// The input of the prediction: everything that determines how often a run uses each bucket. It owns the lengths of the rows of data.
 struct CountedRun {
   // the purpose of the run; kPlan only if no data is read
   RunPurpose purpose = RunPurpose::kTrain;

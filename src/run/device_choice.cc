@@ -175,7 +175,7 @@ DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
 // Refuses kernels named by --kernels that do not run on the chosen device.
 void check_kernels_of_device(const DeviceOptions& device) {
   if (device.is_gpu() && device.reference_kernels) {
-    throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
+    throw_error(ErrorCode::kUsage, "--kernels ref: these kernels run on a CPU only; give --device cpu too");
   }
   for (const std::string& name : device.forced_kernels) {
     const bool is_for_gpus = find_kernel_row(name)->backend == Backend::kCuda;
@@ -209,8 +209,8 @@ void require_free_memory(const Plan& plan, const std::string& device_label) {
   if (!memory || plan.total_bytes() <= memory->free_bytes) return;
   const std::string holders = holders_text(plan.request.device.gpu.uuid);
   throw_error(ErrorCode::kWillNotFit,
-              "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, choose "
-              "another GPU (CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
+              "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait until it is free, "
+              "choose another GPU (CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
               needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, device_label,
               holders.empty() ? "; the driver lists no process that uses the rest" : "; held by" + holders);
 }

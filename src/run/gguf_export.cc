@@ -173,7 +173,7 @@ class GgufModel {
   GgufTensor tensor_of(const WeightSpec& spec, const WeightPart& part) const {
     const std::string& disk_name = part.disk_names.front();
     const auto name = gguf_name_of(form_, disk_name);
-    PLIMSOLL_CHECK(name.has_value(), "the form of '{}' has no name for '{}'", form_.architecture, disk_name);
+    PLIMSOLL_CHECK(name.has_value(), "the GGUF names of '{}' lack '{}'", form_.architecture, disk_name);
     Stored stored;
     for (const std::string& spelling : part.disk_names) {
       stored = folder_.find(spelling);

@@ -21,7 +21,7 @@ namespace plimsoll {
 namespace {
 
 // Memory of the program, the touched pages of its libraries and the allocator's unused memory. Measured as VmHWM (peak resident memory)
-// minus arena and data in runs with one bucket, rounded up.
+// minus arena and data in runs whose batches have one size, rounded up.
 constexpr int64_t kProcessBytes = 26 * kMiB;
 // Memory of the GPU driver, which is opened to list the devices. Runs on a CPU used 3 to 24 MiB more on a machine with an H200 (driver
 // 580).
@@ -68,7 +68,7 @@ int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments)
   return data->held_bytes() + mapped + kSamplerBytesPerRow * data->num_rows();
 }
 
-// Returns the bytes of random data that the run generates only when it starts. The data sets of its plan do not contain this data.
+// Returns the bytes of the random data of a run (--dataset_name dummy), which is generated after the plan is made, when the run starts.
 int64_t dummy_bytes(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;
   if (setup.reads_data() || arguments.dataset_name != "dummy") return 0;
@@ -105,7 +105,7 @@ int64_t metric_bytes(const RunSetup& setup) {
   return rows * bytes_per_row;
 }
 
-// Returns the ladder (list of buckets) for batches of at most this many tokens.
+// Returns the buckets (sizes to which batches are rounded up) for batches of at most this many tokens.
 std::vector<Bucket> ladder_of_batches(const Arguments& arguments, int64_t tokens) {
   const RankOptions ranks{.tensor_size = arguments.tp_size * arguments.cp_size,
                           .sequence_parallel = arguments.sequence_parallel,
@@ -114,7 +114,7 @@ std::vector<Bucket> ladder_of_batches(const Arguments& arguments, int64_t tokens
   return make_ladder({.tokens = (tokens + multiple - 1) / multiple * multiple}, 16, 1.0, multiple);
 }
 
-// Returns the number of buckets that the training batches of this run use. Returns 1 (the largest bucket) if no data is read.
+// Returns the number of buckets (batch sizes) that the training batches of this run use; 1 (the largest one) if no data is read.
 int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   if (setup.steps.census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = ladder_of_batches(setup.arguments, train.tokens);
@@ -130,7 +130,7 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   return used;
 }
 
-// Returns the number of buckets that the batches of evaluation and prediction use. Their rows are in the order of the data.
+// Returns the number of buckets (batch sizes) that evaluation and prediction use. Their batches have the rows in the order of the data.
 int64_t evaluation_buckets_used(const RunSetup& setup) {
   const auto batch_size = static_cast<size_t>(setup.arguments.per_device_eval_batch_size);
   std::vector<int64_t> batches;
@@ -168,7 +168,7 @@ int64_t most_micro_batches_held(const Arguments& arguments) {
   return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
 }
 
-// Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest bucket. A pipeline
+// Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest batch. A pipeline
 // needs all micro-batches of a step at once.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // bytes of the id, the type, the position and the label of a token

@@ -1,4 +1,4 @@
-// Determines the labels of a run and their order: those of the task, of the training data or of the model. Thread-safe: values.
+// Determines the labels of a run and their order: those of the task, of the training data or of the model. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>

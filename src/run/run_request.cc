@@ -95,8 +95,8 @@ LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environm
                                setup.diagnostics.warnings);
 }
 
-// Sets the algorithms of matrix products. A run that resumes uses those of its checkpoint, so that it computes the same bits. Other runs
-// use the table that an earlier run with the same products stored, or measure the algorithms.
+// Sets the algorithms of matrix products on a GPU. A run that resumes uses those of its checkpoint, so that it computes the same bits.
+// Other runs use the table that an earlier run with the same products stored, or measure the algorithms.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const bool only_plans = ends_with_plan(setup.purpose, arguments);

@@ -1,5 +1,5 @@
 // The state of a run that a checkpoint stores, so that a resumed run computes the same bits as an uninterrupted one. It is stored in
-// run_state.json, log.jsonl and trainer_state.json. Values; thread-safe.
+// run_state.json, log.jsonl and trainer_state.json. Plain data, and functions without state; thread-safe.
 #pragma once
 
 #include <map>

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// The value of the key seq_classif_dropout if config.json does not state it, as in transformers.
+// The default of the key seq_classif_dropout of config.json, as in transformers.
 constexpr double kClassifierDropout = 0.2;
 
 const LayerNames kNames{.query = "attention.q_lin",

@@ -203,7 +203,7 @@ void write_qwen3(Json& json, const ModelConfig& config) {
   json["attention_bias"] = config.output_bias;
 }
 
-// The settings of a preset that its row in the table of presets does not contain.
+// The settings of a preset for which the table of presets has no column.
 struct PresetDetails {
   int64_t kv_heads = 1, head_dim = 64, positions = 2048;
   double theta = 10000.0;

@@ -180,8 +180,8 @@ TEST(LlamaConfig, ReadsWhatItWrites) {
   }
 }
 
-// The numbers of parameters that the hub states for these models. They include the head for language modelling, unless it is tied to the
-// embeddings.
+// The numbers of parameters that the Hugging Face Hub states for these models. They include the head for language modelling, unless it is
+// tied to the embeddings.
 TEST(LlamaConfig, PresetsHaveTheParametersOfTheirFiles) {
   const std::pair<const char*, int64_t> presets[] = {
       {"Llama-3.2-1B", 1235814400},    {"Llama-3.2-3B", 3212749824},

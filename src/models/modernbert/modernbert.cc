@@ -241,7 +241,7 @@ const Architecture& modernbert_architecture() {
       .class_prefix = "ModernBert",
       .config_keys = modernbert_keys(),
       .set_defaults = set_modernbert_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // complete_modernbert() refuses unsupported settings
+      .refuse_variants = [](const ConfigReader&) {},  // does nothing: complete_modernbert() refuses variants
       .complete = complete_modernbert,
       .write_config = write_modernbert,
       .add_encoder_weights = add_encoder_weights,

@@ -82,8 +82,8 @@ TEST(ModernBertConfig, ReadsBothFormsOfRotaryEmbeddings) {
   EXPECT_EQ(v4.local_rope, v5.local_rope);
   EXPECT_EQ(v4.rope.theta, 500.0);
   EXPECT_EQ(v4.local_rope.theta, 50.0);
-  // If rope_parameters does not contain the base (rope_theta), the base is the value of global_rope_theta or local_rope_theta, the keys that
-  // transformers 4 writes. A kind of attention whose object in rope_parameters is null has the rope_type "default".
+  // If rope_parameters does not contain the base (rope_theta), the base is the value of global_rope_theta or local_rope_theta, the keys
+  // that transformers 4 writes. A kind of attention whose object in rope_parameters is null has the rope_type "default".
   const ModelConfig mixed = read_modernbert(
       R"("global_rope_theta": 700.0, "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0},
          "sliding_attention": null})");
@@ -162,7 +162,7 @@ TEST(ModernBertConfig, OverridesApplyToBothForms) {
   EXPECT_EQ(config.classifier_pooling, "mean");
 }
 
-// The hub states 149 and 395 million parameters, which include the head for masked language modelling.
+// The Hugging Face Hub states 149 and 395 million parameters, which include the head for masked language modelling.
 TEST(ModernBertConfig, PresetsAreThoseOfTheHub) {
   for (const auto& [name, layers, millions] :
        {std::tuple{"answerdotai/ModernBERT-base", 22, 149.6}, {"ModernBERT-large", 28, 395.8}}) {

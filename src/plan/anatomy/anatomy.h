@@ -13,9 +13,9 @@ namespace plimsoll {
 
 // Memory by module of the model: weights, optimizer states, gradients and saved activations. Pure; thread-safe.
 //
-// Invariants: the fields weight_bytes, state_bytes and staging_bytes, summed over the modules, are the persistent buffers of the plan. A
-// field *_at_most is the largest number of live bytes of the module at any op of the step. The sum of such a field over the modules is
-// not a peak of the plan, because modules peak at different ops.
+// Invariants: summed over the modules, the fields weight_bytes, state_bytes and staging_bytes are the bytes of the persistent buffers of
+// the plan. A field *_at_most is the largest number of live bytes of the module at any op of the step. The sum of such a field over the
+// modules is not a peak of the plan, because modules peak at different ops.
 
 struct ModuleMemory {
   std::string module = {};  // name of the module in the graph; "" for values that belong to no module
@@ -68,8 +68,8 @@ struct SavedKind {
   int64_t bytes = 0;
 };
 
-// Returns the saved values that are live at the peak of training, largest first. Their bytes add up to the
-// saved bytes of that phase. Empty for a plan that does not train.
+// Returns the saved values that are live at the peak of the training phase, largest first. Their bytes add up to the saved bytes that
+// memory.h states for this phase. Returns none for a plan that does not train.
 std::vector<SavedKind> saved_kinds(const Plan& plan);
 
 // Lists, for each block of the model, the bytes that are kept for the backward pass, the bytes that it recomputes instead, and the time

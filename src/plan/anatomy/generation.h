@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The size of the KV cache. The arena reserves memory for the largest number of pages that the generation can ever use at the same time.
+// The size of the KV cache. The arena has room for the largest number of pages that the generation can use at the same time.
 struct CacheAnatomy {
   int64_t bytes_per_token = 0;  // bytes of the key and the value of one token in all layers
   int64_t page_bytes = 0;

@@ -53,7 +53,7 @@ PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int
           .live_bytes = live};
 }
 
-// Fills in the sums of a phase from its bytes by purpose and its gaps.
+// Computes the sums of a phase (used, unused and total bytes) from its bytes by purpose and its gaps.
 PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;

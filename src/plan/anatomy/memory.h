@@ -1,7 +1,7 @@
-// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in
-// plan/compile/plan.h returns the names of the purposes that users know.
+// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. purpose_name() in plan/compile/plan.h returns
+// the names of the purposes in tables and messages.
 //
-// Computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
+// These figures are computed from the plan alone, without allocating any memory of the run. Thread-safe: pure functions.
 //
 // A run allocates its whole arena at the start. PhaseMemory states how much of the arena a phase of the run uses, and for what. These
 // equations hold:
@@ -45,7 +45,7 @@ struct PhaseMemory {
   int64_t total_bytes = 0;
 };
 
-// The peak of a program: the op at which the most transient bytes are live. If several ops have the same number of live bytes, the first.
+// The peak of a program: the op at which the most transient bytes are live, or the first of several ops with equally many live bytes.
 struct PeakPlace {
   Phase phase = Phase::kTrain;
   size_t position = 0;  // index of the op in the program, starting at 0

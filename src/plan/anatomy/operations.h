@@ -1,10 +1,10 @@
-// The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a
-// step, by group and by segment. Pure; thread-safe.
+// The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a step, by group of ops and by
+// segment (forward, backward, optimizer). Pure; thread-safe.
 //
 // Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and hardware/gpu_efficiency.h: the time of
 // an op is the longer of the times of its arithmetic and of its memory traffic. Copies between a GPU and the host overlap with other ops;
-// the time of a copy is the time for which other ops wait for it. Operations and bytes are those of a batch that fills the largest bucket
-// completely.
+// the time of a copy is the time for which other ops wait for it. Operations and bytes are those of a batch of the largest size (bucket)
+// that the plan has room for.
 #pragma once
 
 #include <array>
@@ -60,8 +60,8 @@ struct OperationsAnatomy {
 };
 OperationsAnatomy operations_anatomy(const Plan& plan);
 
-// Returns the floating-point operations of the matrix products and attention of one forward and backward pass in this bucket, without
-// recomputation. This is the numerator of model FLOPs utilization (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
+// Returns the floating-point operations of matrix products and attention in a forward and backward pass of a batch of this size, without
+// recomputation: the numerator of model FLOPs utilization (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
 double model_flops(const ProgramPlan& program, const Bucket& bucket);
 
 // Returns the peak rate of matrix products in the plan's data type, according to the data sheet of the GPU, in 1e9 operations per second.

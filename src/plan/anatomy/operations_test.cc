@@ -201,9 +201,9 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_EQ(three.tokens, 384);
 }
 
-// Checks the cost of offloaded optimizer states. Transfers during the backward pass may add at most a twentieth to the transient bytes.
-// Without gradient clipping, the step may become longer by at most a fifth of the transfer time, or by a tenth of the forward pass plus
-// the time on the link, whichever is more.
+// Checks the cost of offloaded optimizer states. Transferring them early, in the backward pass, may add at most a twentieth to the
+// transient bytes. Without gradient clipping, a step may take longer by at most a fifth of the transfer time, or by a tenth of the forward
+// pass plus the time on the link, whichever is more.
 TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {

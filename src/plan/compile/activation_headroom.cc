@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// The transient bytes of the program may be at most their peak minus one of these shares of it; the shares are tried in this order. The
-// layout can use either nearly all of the memory below the peak (the headroom) or only a much smaller part of it.
+// The transient bytes of the program are limited to those of the plan with the least memory, minus one of these shares of them. The shares
+// are tried in this order, because the layout can use either nearly all of the memory below that peak or only a much smaller part.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
 // The largest number of values that may be in transfer at the same time; the planner tries both numbers. Values in transfer are placed
 // between values that stay on the device, which makes the layout harder. If transfers between GPU and host limit the step time, a few

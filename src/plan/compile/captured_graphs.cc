@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// GPU memory of a CUDA graph per op. Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket, as the difference
-// of the used memory that NVML reports for a run with and a run without captured segments.
+// GPU memory of a CUDA graph per op. Measured on an H200: 2.0 to 2.4 MiB for the 610 ops of BERT-large and one batch size, as the
+// difference of the used memory that NVML reports for a run with and a run without CUDA graphs.
 constexpr int64_t kGraphBytesPerOp = 4096;
 // Returns the number of additional kernel launches of norm_linear if the norm, the matrix product and the activation are launched
 // separately instead of in one kernel. A bias whose type differs from the type of the product needs one more launch
@@ -40,7 +40,7 @@ int64_t nodes_of(const OpView& view) {
   if (view.op.def == &send_op() || view.op.def == &receive_op()) return 3;
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
   if (maps_peers(view.op.attributes)) {
-    // An exchange of heads copies up to three rectangles from every rank, and waits for the other ranks twice.
+    // To exchange heads for tokens, a rank copies up to three rectangles from every rank, and waits for the other ranks twice.
     if (view.op.def == &exchange_heads_op()) {
       const int64_t parts = view.op.attributes.integer("others") > 0 ? 3 : 1;
       return parts * view.op.attributes.integer("ranks") + 6;
@@ -55,12 +55,12 @@ int64_t nodes_of(const OpView& view) {
   return nodes + extra_launches(view);
 }
 
-// Segments that run one after the other in the same bucket, and whose CUDA graphs are therefore captured, replayed and dropped together.
+// Segments that run one after the other for the same batch size, so their CUDA graphs are captured, replayed and dropped together.
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
   int64_t num_buckets =
-      // The number of buckets in which the segments are captured. In a pipeline, this is multiplied by the number of slots, because each
-      // slot (the memory of one micro-batch) has graphs with its own addresses.
+      // The number of buckets (batch sizes) for which the segments are captured. In a pipeline, this is multiplied by the number of slots,
+      // because each slot (the memory of one micro-batch) has graphs with its own addresses.
       0;
   int64_t num_graphs = 0;  // number of CUDA graphs per bucket
   int64_t nodes = 0;       // number of nodes in all graphs of one bucket
@@ -118,10 +118,10 @@ void hold(SegmentGroup& group, int64_t buckets) {
   group.num_buckets -= buckets;
 }
 
-// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than the limit allows at the same time. The bound
-// assumes that the graphs with the most nodes are kept. Graphs are dropped one by one, so two buckets may be stored partly: the least
-// recently used bucket has lost its first graphs, and the bucket in use has not captured its last ones yet. Each of these two buckets is
-// therefore counted with all its bytes, but with only one graph towards the limit.
+// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than may exist at the same time. The bound assumes
+// that the graphs with the most nodes are kept. Graphs are dropped one by one, so two buckets (batch sizes) may have only a part of their
+// graphs: the least recently used one has lost its first graphs, and the one in use has not captured its last graphs yet. Each of these two
+// buckets is therefore counted with all its bytes, but with only one graph towards the limit.
 void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {

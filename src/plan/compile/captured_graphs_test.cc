@@ -104,11 +104,11 @@ TEST(CapturedGraphs, CountEveryLaunchOfANormWithItsLayer) {
   EXPECT_EQ(bytes_of("f32", "activation"), 4 * kBytesPerOp);
 }
 
-// Simulates how the GPU backend keeps CUDA graphs: it captures a segment at its second run, and drops the least recently used graph if
-// there are more than 96.
+// Simulates how the GPU backend keeps CUDA graphs: it captures a segment (forward, backward or optimizer) of a program when it runs for the
+// second time, and drops the least recently used graph if there are more than 96.
 class BackEnd {
  public:
-  using Key = std::tuple<char, int, Segment>;  // identifies a graph by program, bucket and segment
+  using Key = std::tuple<char, int, Segment>;  // identifies a graph by program, batch size and segment
 
   void run(char program, int bucket, Segment segment, int64_t bytes) {
     const Key key{program, bucket, segment};

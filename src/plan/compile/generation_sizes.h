@@ -31,7 +31,7 @@ SequencePages sequence_pages(const GenerationSizes& sizes);
 // too.
 GenerationSizes with_sequences(GenerationSizes sizes, int64_t sequences_per_prompt);
 
-// Returns the KV cache options and the largest bucket of a plan with these sizes. Requires: longest_prompt and max_new_tokens >= 1.
+// Return the KV cache options and the largest batch size of a plan with these sizes. Requires: longest_prompt and max_new_tokens >= 1.
 GenerationOptions generation_options(const GenerationSizes& sizes);
 Bucket generation_bucket(const GenerationSizes& sizes);
 

@@ -406,7 +406,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
   return gradients;
 }
 
-// Returns the names of the values through which the updates in the graph read these weights.
+// Returns the names of the graph values in which the updates store the weights with these names.
 std::set<std::string> names_in_updates(const Graph& graph, std::span<const Parameter> parameters,
                                        const std::set<std::string>& names) {
   std::set<std::string> read;
@@ -421,7 +421,7 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
 // products on a GPU. If the peak of the graph falls by less than that, the peak of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
-// Returns a version of a pass that keeps its result only if the result lowers the peak.
+// Returns a pass that keeps the result of the given pass only if the peak is then lower by at least kLeastGainBytes.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
     Graph changed = graph;
@@ -672,8 +672,8 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 
 namespace {
 
-// Returns true if both requests compute the training loss with the same ops: both without chunks of logits, or both with chunks that are
-// chosen by the same rule for the same bucket.
+// Returns true if both requests compute the training loss with the same ops: both without chunks of logits, or both with chunks that the
+// same rule chooses for the same batch size.
 bool chunk_loss_alike(const PlanRequest& a, const PlanRequest& b) {
   const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
   return whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);
@@ -683,8 +683,8 @@ bool accumulate_alike(const PlanRequest& a, const PlanRequest& b) {
   return (a.batches.accumulation_steps > 1) == (b.batches.accumulation_steps > 1);
 }
 
-// Returns true if both requests have the same forward graphs, apart from parts that depend on the bucket. With accumulation, gradients of
-// 16-bit copies of weights have the data type of the accumulated gradients, so both requests must accumulate, or neither.
+// Returns true if both requests have the same forward graphs, apart from parts that depend on the batch size. With accumulation, gradients
+// of 16-bit copies of weights have the data type of the accumulated gradients, so both requests must accumulate, or neither.
 bool share_forward(const PlanRequest& a, const PlanRequest& b) {
   if (a.passes.dump || b.passes.dump) return false;
   return a.model == b.model && a.precision == b.precision && a.device == b.device && a.passes == b.passes &&

@@ -1,6 +1,6 @@
-// Builds the graphs of a plan, before kernels and memory offsets are chosen. Building them is most of the work of planning, and the
-// result is nearly the same for buckets of any size. A search therefore builds them once and then chooses kernels and offsets for many
-// buckets (place_plan()).
+// Builds the graphs of a plan, before kernels and memory offsets are chosen. Building them is most
+// of the work of planning, and the result is nearly the same for every bucket (batch size). A search
+// therefore builds them once and then chooses kernels and offsets for many buckets (place_plan()).
 //
 // Building has two parts. begin_graphs() does most of the work. Its result does not depend on what is recomputed in the backward pass,
 // and only in rare cases on the size of buckets. finish_graphs() is done for every plan that a search tries. Thread-safe: pure functions.
@@ -49,10 +49,10 @@ GradientGraph begin_gradients(const PlanRequest& request);
 ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
 ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
                              const ProgramPlan* train);
-// Completes graphs that begin_graphs() returned. If the request's evaluation bucket is not the one that `begun` was
-// built for, it builds the evaluation program again, because that bucket determines which layers are fused with
-// their norms. Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together
-// with `request`. Errors: as build_plan().
+// Completes graphs that begin_graphs() returned. If the request's evaluation bucket (the largest batch size
+// of evaluations) is not the one that `begun` was built for, it builds the evaluation program again, because
+// that bucket determines which layers are fused with their norms. Requires: `begun` is from begin_graphs()
+// of a request that share_begun_graphs() accepts together with `request`. Errors: as build_plan().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
 // Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program if their evaluation
 // buckets are equal. It may return false for requests with equal graphs. It always returns false if graphs are written to files after
@@ -63,18 +63,18 @@ bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
 bool share_gradients(const PlanRequest& a, const PlanRequest& b);
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b);
 
-// Returns the number of rows for which logits are computed in this bucket.
+// Returns the number of rows for which logits are computed in a batch of this size.
 int64_t num_predictions(const PlanRequest& request, const Bucket& bucket);
 
-// Returns true if the request computes the training logits of this bucket in chunks of rows.
+// Returns true if the request computes the training logits of a batch of this size in chunks of rows.
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 
 // Returns true if fp32 weights are stored as two 16-bit halves: the value rounded to bf16, and the remainder. This works only for bf16:
 // 16 bits hold the exact remainder of a bf16 value, but not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request);
 
-// Returns the number of neighbouring elements of a quantized matrix that share one scale. Returns nothing if the elements of a row share one
-// scale, or if matrices are not quantized.
+// Returns the number of neighbouring elements of a quantized matrix that share one scale. Returns nothing if the elements of a row share
+// one scale, or if matrices are not quantized.
 std::optional<int64_t> quantization_block(const LoraConfig& lora);
 
 // Returns the name of the buffer with the lower half (the remainder) of a split weight, which only updates read.

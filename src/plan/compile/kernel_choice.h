@@ -1,5 +1,5 @@
-// Chooses the kernel of each op of a program, for one bucket after another. Ops of the same kind share one search of the kernel catalog.
-// Not thread-safe.
+// Chooses the kernel of each op of a program, for one bucket (batch size) after another. Ops of the same kind share one search of the
+// kernel catalog. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class KernelChoice {
  public:
   explicit KernelChoice(const Graph& graph);
 
-  // Chooses the kernels for program.bucket. Sets the kernel, the refusals and the scratch bytes of each element of program.ops, and
-  // program.library_bytes. Requires: the graph is the one that the constructor received; only this function has written to program.ops.
-  // Errors: kUsage if no kernel computes an op.
+  // Chooses the kernels for the batch size program.bucket. Sets the kernel, the reasons against other kernels and the scratch bytes of each
+  // element of program.ops, and program.library_bytes. Requires: the graph is the one that the constructor received; only this function has
+  // written to program.ops. Errors: kUsage if no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
   // Returns only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().
@@ -50,7 +50,7 @@ struct LibraryMatmul {
   PlannedMatmul matmul = {};
   int64_t count = 0;  // number of ops with this matrix product
 };
-// Returns the distinct matrix products of a program that a library computes in one bucket; none on a CPU.
+// Returns the distinct matrix products of a program that a library computes for a batch of this size; none on a CPU.
 std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                  const PlanRequest& request);
 
@@ -61,8 +61,8 @@ struct CustomMatmul {
       // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.
       false;
 };
-// Returns the distinct matrix products of a program that Plimsoll's own kernels compute in one bucket on a GPU, including those within
-// linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
+// Returns the distinct matrix products of a program that Plimsoll's own kernels compute on a GPU for a batch of this size, including those
+// within linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.
 std::map<ProductKey, CustomMatmul> list_custom_matmuls(const ProgramPlan& program, const Bucket& bucket,
                                                        const PlanRequest& request);
 

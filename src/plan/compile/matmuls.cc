@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if one of Plimsoll's own kernels, and not a library, computes the matrix product in this bucket.
+// Returns true if one of Plimsoll's own kernels, and not a library, computes the matrix product of these sizes.
 bool is_custom(const PlannedMatmul& matmul, std::string_view implementation, const PlanRequest& request) {
   return is_custom_matmul(implementation) && matmul_takes_own_product(matmul.problem, request.device.gpu.sm);
 }

@@ -17,11 +17,11 @@ namespace plimsoll {
 // The rows of `bench --experiments` are predicted with smaller errors (bench/results/README.md).
 inline constexpr double kEstimateError = 0.15;
 
-// Returns the milliseconds of one op in a bucket. Must not be called for copies between memory spaces: see link_bytes_per_ms().
+// Returns the milliseconds of one op for this batch size. Must not be called for copies between memory spaces: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
-// Returns the milliseconds of each op of a training program in the request's training bucket.
+// Returns the milliseconds of each op of a training program for the largest training batch of the request.
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 
 // Returns the bytes per millisecond that the link between a GPU and its host transfers in one direction, while the other direction is

@@ -134,11 +134,11 @@ void Placer::place_transient() {
 
 namespace {
 
-// Returns the memory that is lost to fragmentation of the heap. While ops run, a library allocates and frees blocks, whose sizes differ
-// between buckets. The handles of kernels are allocated between the blocks of two buckets, so that a new block often does not fit into
-// the memory of an old one. Measured below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs of a BERT of 6 layers
-// with 8 to 76 buckets and blocks of at most 7.7 MiB used 0.5 to 2.7 MiB more per bucket than a run with one bucket; the plan counts up
-// to 1.8 MiB of this elsewhere.
+// Returns the memory that is lost to fragmentation of the heap. While ops run, a library allocates and frees blocks, whose sizes depend on
+// the bucket (batch size). The handles of kernels are allocated between the blocks of two buckets, so that a new block often does not fit
+// into the memory of an old one. Measured with CPU instructions below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs
+// of a BERT of 6 layers with 8 to 76 buckets and blocks of at most 7.7 MiB used 0.5 to 2.7 MiB more per bucket than a run with one bucket.
+// HostMemory::process_bytes contains up to 1.8 MiB of this.
 int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
   constexpr int64_t kMostPerBucket = 4 * kMiB;
   return buckets * std::min(library_bytes / 8, kMostPerBucket);

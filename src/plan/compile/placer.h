@@ -1,5 +1,5 @@
-// Makes plans for many bucket sizes from one set of graphs, for searches that need hundreds of plans. Everything that depends on the
-// graphs alone is computed once. The class takes ownership of the graphs without copying them. Not thread-safe.
+// Makes plans for many batch sizes (buckets) from one set of graphs, for searches that need hundreds of plans. Everything that depends on
+// the graphs alone is computed once. The class takes ownership of the graphs without copying them. Not thread-safe.
 #pragma once
 
 #include <cstdint>

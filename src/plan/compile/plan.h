@@ -1,11 +1,11 @@
-// The plan: everything that a run will do and hold, before anything is allocated. Pure data; the same on every machine
-// for the same request. The executor obeys it and adds nothing.
+// The plan: everything that a run will do and hold, before anything is allocated. It is plain data and the same on every machine for the
+// same request. The executor carries it out and makes no decisions about memory of its own.
 //
-// There is one arena (a single block of memory) in device memory, and one in host memory if a run stores values there. A plan may also
-// keep persistent buffers in a file on a disk; their offsets count from the start of the file. An arena begins with buffers that live
-// across programs (weights, optimizer states, accumulated gradients, inputs and outputs). They are followed by one region that all
-// programs use in turn, and that is as large as the largest of them needs. Offsets are valid for every bucket, because no value grows
-// when its bucket shrinks.
+// There is one arena (a single block of memory) in device memory, and one in host memory if a run stores values
+// there. A plan may also keep persistent buffers in a file on a disk; their offsets count from the start of the file.
+// An arena begins with buffers that live across programs (weights, optimizer states, accumulated gradients, inputs
+// and outputs). They are followed by one region that all programs use in turn, and that is as large as the largest of
+// them needs. Offsets are valid for every bucket (batch size), because no value is larger in a smaller bucket.
 #pragma once
 
 #include <array>
@@ -41,14 +41,14 @@ struct PersistentBuffer {
 
   bool is_whole() const { return !divided && !split; }
   // Return the number of elements of the whole value, and the number of elements that each rank stores. Requires: these numbers do not
-  // depend on the bucket.
+  // depend on the batch size.
   int64_t whole_elements() const { return type.shape.elements({}); }
   int64_t elements() const { return divided ? divided->size(part_elements()) : part_elements(); }
-  // Returns the number of elements of the part of a tensor-parallel rank, including padding; of the whole value if there are no parts.
+  // Returns the number of elements of a tensor-parallel rank's part, including padding, or of the whole value if it has no parts.
   int64_t part_elements() const { return split ? split->elements() : whole_elements(); }
 };
 
-// The segments of a program that a GPU captures and replays, each as one CUDA graph.
+// The CUDA graphs of a program, of which a GPU captures one per segment (forward, backward, optimizer) and replays it.
 struct CapturedGraphs {
   int64_t count = 0;
   int64_t bytes = 0;
@@ -138,8 +138,8 @@ struct StagePlan {
   int64_t saved_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t total_bytes = 0;
-  // The computations, sends and receives of the stage in each segment of the training program, and in the forward segment of the
-  // evaluation program.
+  // The computations, sends and receives of the stage in each segment (forward, backward, optimizer) of the training program, and in the
+  // forward segment of the evaluation program.
   std::array<std::vector<StageAction>, kNumSegments> train = {};
   std::vector<StageAction> evaluate = {};
   // collective operations between stages in the training program, in the order of its ops
@@ -160,10 +160,10 @@ struct Plan {
   std::unordered_map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // size of the persistent buffers; the transient region follows them
   Programs programs = {};
-  // order of the segments of an optimizer step; empty without training
+  // the order in which the forward, backward and optimizer segments of a step run; empty without training
   std::vector<ScheduleEntry> step_schedule = {};
   int64_t arena_bytes = 0;
-  // persistent_bytes plus the lower bound of the program whose lower bound is larger
+  // lower bound of arena_bytes: persistent_bytes plus the largest lower bound of the transient bytes of a program
   int64_t lower_bound_bytes = 0;
   int64_t host_persistent_bytes =
       0;  // like persistent_bytes, for the arena in host memory; zero if nothing is stored there
@@ -218,14 +218,14 @@ struct Plan {
 
 // Builds the plan. With offloading, values may be transferred early or stay on the device. If the plan then exceeds the memory limit, the
 // function builds the plan that needs the least memory instead, even if that does not fit either, and records this in the request of the
-// plan. Pure: it allocates no memory for the run and does not query the machine. Errors: kUsage for a combination of settings that is
-// refused by name. Cost: milliseconds (BERT-large: under 100).
+// plan. Pure: it allocates no memory for the run and does not query the machine. Errors: kUsage for settings that cannot be combined; the
+// message names them. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// Completes a plan: kernels, liveness and offsets for the buckets of `request`. The order of ops and the chunks of logits are taken from
-// the graphs, although build_graphs() might choose them differently for these buckets. Therefore a search confirms its results with
-// build_plan(). Requires: graphs of a request that differs from this one only in sizes of buckets and memory limits, and accumulates if
-// this one does. Errors: as build_plan(). Cost: some milliseconds; to place the same graphs often, use placer.h.
+// Completes a plan: kernels, lifetimes and offsets for the buckets (batch sizes) of `request`. The order of ops and the chunks of logits
+// are those of the graphs, although build_graphs() might choose others for these buckets, so a search confirms its results with
+// build_plan(). Requires: graphs of a request that differs from this one only in sizes of buckets and memory limits, and accumulates
+// gradients if this one does. Errors: as build_plan(). Cost: some milliseconds; to place the same graphs often, use placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 // Builds the plan as build_plan() does, but calls `graphs_of` to get the graphs of a request.
 Plan plan_within_limit(const PlanRequest& request,
@@ -233,7 +233,7 @@ Plan plan_within_limit(const PlanRequest& request,
 
 // Returns the largest number of CUDA graphs of each program that a GPU holds at one time, and their bytes; context_bytes is 0. The result
 // is exact if all graphs of the run together do not exceed the limit kMaxCapturedSegments, and an upper bound otherwise. Requires: the
-// ladder of each program is set. Cost: linear in the number of ops.
+// ladder (list of batch sizes) of each program is set. Cost: linear in the number of ops.
 GpuConstant captured_graphs(const Plan& plan);
 
 }  // namespace plimsoll

@@ -157,11 +157,11 @@ struct RankOptions {
   // of `count`; 1 if the ranks divide optimizer states.
   int64_t tensor_size = 1;
   // Sequence parallelism: between the matrix products that the ranks of a tensor-parallel group divide, each rank computes only a part of
-  // the rows of activations (Korthikanti et al., arXiv 2205.05198). Requires: without effect if tensor_size is 1; otherwise the tokens of
-  // every batch are multiples of row_multiple().
+  // the rows of activations (Korthikanti et al., arXiv 2205.05198). Has no effect if tensor_size is 1. Requires: the number of tokens of
+  // every batch is a multiple of row_multiple().
   bool sequence_parallel = false;
-  // The ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows for heads (Jacobs et
-  // al., arXiv 2309.14509). Requires: without effect if tensor_size is 1; otherwise as for sequence_parallel, which is then false.
+  // Context parallelism: the ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows
+  // for heads (Jacobs et al., arXiv 2309.14509). Has no effect if tensor_size is 1. Requires: as for sequence_parallel, which is false.
   bool context_parallel = false;
   // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
   // number of layers.
@@ -196,10 +196,10 @@ struct RankOptions {
   // True if the ranks of a group divide only the rows of activations, and have whole weights.
   bool divides_context() const { return context_parallel && tensor_size > 1; }
   bool divides_layers() const { return tensor_size > 1 && !context_parallel; }
-  // True if the ranks that divide the layers also divide rows.
+  // True if the ranks of a tensor-parallel group divide the layers and also the rows of activations (sequence parallelism).
   bool divides_rows() const { return sequence_parallel && divides_layers(); }
-  // The tokens of a bucket are rounded up to a multiple of this number, so that each rank gets the same number of rows, a multiple of 8.
-  // Its part then begins at a multiple of 16 bytes, and at the start of a block of random numbers.
+  // The number of tokens of a batch is rounded up to a multiple of this number, so that each rank gets the same number of rows, a multiple
+  // of 8. The rows of a rank then begin at a multiple of 16 bytes, and at the start of a block of random numbers.
   int64_t row_multiple() const { return divides_rows() || divides_context() ? 8 * tensor_size : 1; }
   bool maps_any_peers() const { return maps_peers || tensor_maps_peers || pipeline_maps_peers; }
   int64_t num_chunks_of_model() const { return pipeline_size * chunks; }
@@ -220,8 +220,8 @@ struct GraphRequest {
   friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
 };
 
-// The sizes of batches. A bucket is the size of the largest batch that results from the run's data and its order, or batch size x maximum
-// length if the data is not known.
+// The sizes of batches. `train` and `evaluate` are the sizes of the largest batches that result from the run's data and its order, or batch
+// size x maximum length if the data is not known.
 struct BatchOptions {
   Bucket train = {};
   Bucket evaluate = {};
@@ -240,11 +240,11 @@ struct OffloadOptions {
   // Offloads values that are saved for the backward pass to host memory if they have at least `least_bytes`.
   bool activations = false;
   int64_t least_bytes = int64_t{1} << 20;
-  // With `activations`: keeps a value on the device if it fits into memory that is unused at that time. How much is unused depends on the
-  // bucket.
+  // With `activations`: keeps a value on the device if it fits into memory that is unused
+  // at that time. How much is unused depends on the batch size.
   bool saved_in_headroom = true;
   // With UpdateOptions::offload_states: transfers states to the device as early as unused memory allows, instead of right before their
-  // update. How much memory is unused depends on the bucket.
+  // update. How much memory is unused depends on the batch size.
   bool early_states = true;
   // States where updates with offloaded states run; used only with `early_states`.
   UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;
@@ -258,13 +258,13 @@ struct OffloadOptions {
 // kMostLogitsBytes.
 enum class ChunkedLoss : uint8_t { kAuto, kAlways, kNever };
 
-// Limits the number of CUDA graphs that a GPU keeps: three segments (forward, backward, optimizer) in this number of buckets. Graphs of
-// evaluation count towards this limit. The least recently used graph is dropped first.
+// Limits the number of CUDA graphs that a GPU keeps: three segments (forward, backward, optimizer) for this number of buckets (batch
+// sizes). Graphs of evaluation count towards this limit. The least recently used graph is dropped first.
 inline constexpr int kMaxCapturedBuckets = 32;
 inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
 
-// The number of buckets in which a segment runs at least twice during the run. A GPU captures a segment as a CUDA graph when it runs for
-// the second time.
+// The number of buckets (batch sizes) in which a segment (forward, backward or optimizer) runs at least twice during the run. A GPU
+// captures a segment as a CUDA graph when it runs for the second time.
 struct CapturedBuckets {
   // buckets of the forward and backward segments, which run once per micro-batch
   int train = kMaxCapturedBuckets;
@@ -289,7 +289,7 @@ struct HostMemory {
   // The peak of the whole process while it reads data files, before it allocates the arena. It is not part of total(). If it is larger
   // than the memory that the rest of the run needs, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
-  // number of buckets for which ops have been prepared (addresses and sizes filled in)
+  // number of buckets (batch sizes) for which ops have been prepared (addresses and sizes filled in)
   int64_t bound_buckets = 0;
   // Memory that libraries used by kernels allocate while a kernel runs, and the part of it that the allocator keeps afterwards. Computed
   // by the planner.
@@ -305,7 +305,7 @@ struct PlanRequest : GraphRequest {
   RecomputeChoice recompute = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   OffloadOptions offload = {};
-  // The number of buckets whose segments a GPU will capture as CUDA graphs, if the data and the steps of the run are known.
+  // The number of batch sizes for which a GPU will capture CUDA graphs, if the data and the steps of the run are known.
   CapturedBuckets captured_buckets = {};
   GpuProductOptions products = {};
   // measurements that correct estimated times on a CPU; if empty, nothing is corrected

@@ -1,5 +1,5 @@
 // Lists the transient buffers of one program, which share a region of the arena, and finds their offsets. Lifetimes and purposes are
-// computed once and are valid for every bucket. Not thread-safe.
+// computed once and are valid for every bucket (batch size). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class ProgramBuffers {
     std::vector<TransientBuffer> on_device = {};
     std::vector<TransientBuffer> on_host = {};
   };
-  // Returns the buffers with their sizes in this bucket, without offsets: first the buffers of values, in the order in which ops first
-  // use them, then scratch memory, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
+  // Returns the buffers with their sizes for this bucket (batch size), without offsets: first the buffers of values, in the order in which
+  // ops first use them, then scratch memory, in the order of the ops. Requires: `graph` is the graph that was passed to the constructor.
   Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
            KernelDevice device) const;
 
@@ -49,7 +49,7 @@ class ProgramBuffers {
 // offsets of the buffers that are placed from the bottom.
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
                      const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes = 0);
-// Returns the position of the cut in a program, which place_buffers() needs.
+// Returns the position of the cut, at which the layout of a program starts (see place_buffers()).
 uint32_t layout_cut(const Graph& graph);
 
 }  // namespace plimsoll

@@ -19,14 +19,14 @@ bool is_read(const Graph& graph, ValueId id) {
       graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
-// Returns true for a copy of an activation (a transient value), and false for a copy of a persistent or deferred value.
+// Returns true for a copy of an activation (a transient value), and false for a copy of a value that is kept between runs of the program.
 bool moves_activation(const Graph& graph, const Op& op) {
   return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
          graph.value(op.outputs.front()).storage == Storage::kTransient;
 }
 
-// Returns true for a send or receive that a library executes. The next send or receive waits until this one has ended. Because the next
-// one may be in another segment, the segment cannot be captured as a CUDA graph.
+// Returns true for a send or receive that a library executes. The next send or receive waits until this one has ended. Because the next one
+// may be in another part of the program (segment), the segment cannot be captured as a CUDA graph.
 bool is_library_message(const Op& op) {
   return (op.def == &send_op() || op.def == &receive_op()) && !maps_peers(op.attributes);
 }
@@ -126,8 +126,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
 
 void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
-  // The ladder of a generation program also has buckets below 16 tokens: a decode run has one token per sequence, so that unused rows
-  // would be a large share of its time.
+  // The ladder (list of batch sizes) of a generation program also has sizes below 16 tokens: a decode run has one token per sequence, so
+  // that unused rows would be a large share of its time.
   program.ladder = make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16,
                                request.model.label_share, request.ranks.row_multiple());
   std::vector<int64_t> scratch_bytes;
@@ -160,10 +160,10 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.host.lower_bound_bytes = host.lower_bound_bytes;
 }
 
-// Places the saved values of each micro-batch in a slot of their own, because several micro-batches are live at the same time. Any of the
-// slots may be the one in use, so other values cannot use free bytes within a slot. The lower bound holds for all layouts: while one
-// micro-batch runs, the saved values of the other micro-batches exist. With several chunks of layers, it holds only for layouts with
-// these slots.
+// Places the saved values of each micro-batch in a slot (a part of the arena), because several micro-batches are live at the same time. Any
+// of the slots may be the one in use, so other values cannot use free bytes within a slot. The lower bound of the bytes holds for all
+// layouts: while one micro-batch runs, the saved values of the other micro-batches exist. With several chunks of layers, it holds only for
+// layouts with these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   std::vector<TransientBuffer> together = program.buffers;

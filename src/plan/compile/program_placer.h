@@ -1,5 +1,5 @@
-// Finds kernels, buffers and offsets of one program for many buckets. Lifetimes and purposes of buffers are the same in every bucket and
-// are computed once. Not thread-safe.
+// Finds kernels, buffers and offsets of one program for many buckets (batch sizes). Lifetimes and purposes of buffers are the same in every
+// bucket and are computed once. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class ProgramPlacer {
   // other.
   ProgramPlacer(Plan& plan, ProgramPlan& program);
 
-  // Increases the sizes of the persistent buffers that the program uses to those that its bucket needs.
+  // Increases the sizes of the plan's persistent buffers to those that the program needs for its largest batch.
   void grow_persistent(Plan& plan, const ProgramPlan& program) const;
-  // Chooses kernels, computes the ladder, and places the buffers for program.bucket. Offsets count from the start of the program's
-  // transient regions.
+  // Chooses kernels, computes the ladder (the batch sizes that the program can run with), and places the buffers for program.bucket.
+  // Offsets count from the start of the program's transient regions.
   void lay_out(ProgramPlan& program, const PlanRequest& request);
   // Converts offsets within the transient regions to offsets within the arenas; the regions start at `begin` and `host_begin`. Requires:
   // the offsets of persistent buffers are set.

@@ -38,7 +38,7 @@ struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};  // faster implementations that do not support the op, and why
   int64_t scratch_offset = -1;        // offset of the scratch memory from the start of the arena
-  int64_t scratch_bytes = 0;          // scratch memory of the op in the largest bucket
+  int64_t scratch_bytes = 0;          // scratch memory of the op for the largest batch
   Queue queue = Queue::kCompute;      // if not kCompute, the op runs at the same time as later ops
   uint32_t queue_end = 0;  // for other queues than kCompute: the op ends before the op at this position
   // The op completes work of the previous run of the program, and is skipped if that work is already done.
@@ -74,8 +74,8 @@ struct TransientBuffer {
   int64_t slot = 0;    // number of the slot that contains the buffer; see ProgramPlan::num_slots
 };
 
-// The decision where updates run if optimizer states are on the host: in the forward pass of the next step or in the optimizer segment.
-// If updates run in the forward pass, it contains the estimated step time of both possibilities.
+// The decision where updates run if optimizer states are on the host: in the forward pass of the next step, or in the optimizer segment at
+// the end of a step. If updates run in the forward pass, it contains the estimated step time of both possibilities.
 struct UpdatePlace {
   bool is_at_use = false;
   // step time with updates in the forward pass; infinity unless is_at_use
@@ -101,9 +101,9 @@ struct HostBuffers {
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
-  Bucket bucket = {};  // the largest bucket of the program
+  Bucket bucket = {};  // the largest batch size of the program
   std::vector<Bucket> ladder =
-      {};  // the buckets in which a batch may run, smallest first; the last is `bucket`
+      {};  // the sizes to which batches are rounded up, smallest first; the last is `bucket`
   // The offset of each value in the arena of its memory space; -1 for values without memory.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
@@ -118,11 +118,11 @@ struct ProgramPlan {
   // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
   // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
   std::vector<ChunkSlots> chunk_slots = {};
-  // Returns the number of the slot that a micro-batch of a step uses in a chunk.
+  // Returns the number of the slot (memory of one micro-batch) that a micro-batch of a step uses in a chunk of layers.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {
     return micro_batch % (chunk_slots.empty() ? num_slots : chunk_slots[static_cast<size_t>(chunk)].count);
   }
-  // Returns true if the offset is in one of the slots.
+  // Returns true if the offset is in one of the slots for micro-batches.
   bool is_in_slots(int64_t offset) const {
     const auto contains = [offset](int64_t begin, int64_t bytes) {
       return offset >= begin && offset < begin + bytes;
@@ -132,7 +132,7 @@ struct ProgramPlan {
       return contains(chunk.begin, chunk.count * chunk.bytes);
     });
   }
-  // Converts the offset of a value in slot 0 to the offset of the same value in another slot.
+  // Converts the offset of a value in slot 0 to the offset of the same value in the slot of another micro-batch.
   int64_t in_slot(int64_t offset, int64_t slot) const {
     for (const ChunkSlots& chunk : chunk_slots) {
       if (offset >= chunk.begin && offset < chunk.begin + chunk.bytes) return offset + slot * chunk.bytes;
@@ -145,8 +145,8 @@ struct ProgramPlan {
   // the largest number of bytes that the library of one of the kernels allocates by itself
   int64_t library_bytes = 0;
   std::vector<PassRecord> passes = {};
-  // Set if some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment of the next run after which these ops
-  // must have been executed.
+  // Set if some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment (forward, backward or optimizer) of the
+  // next run after which these ops must have been executed.
   std::optional<Segment> deferred_after = {};
   // The segments that a GPU cannot capture as CUDA graphs, so that it always starts their ops one by one. These are segments with copies
   // of activations or from a disk, which host threads execute, and segments in which a library sends values to other ranks.

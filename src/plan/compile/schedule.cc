@@ -7,14 +7,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of iterations for which an entry of a schedule runs, not counting its delay. Iterations that run nothing, because
-// the last round has fewer micro-batches than the others, are included.
+// Returns the number of iterations for which an entry of a schedule (a segment and how often it runs) runs, not counting its delay. It
+// includes iterations that run nothing, because the last round has fewer micro-batches than the others.
 int64_t num_units(const ScheduleEntry& entry, int64_t num_micro_batches) {
   const int64_t rounds = (num_micro_batches + entry.round - 1) / entry.round;
   return rounds * entry.round * entry.num_chunks;
 }
 
-// Computes the micro-batch and the chunk that an entry processes in an iteration, which is counted from the end of the entry's delay.
+// Computes which micro-batch and which chunk of layers an entry runs in iteration `unit`, counted from the end of its delay.
 void set_unit(const ScheduleEntry& entry, int64_t unit, ScheduledRun& run) {
   const int64_t per_round = entry.round * entry.num_chunks;
   run.micro_batch = unit / per_round * entry.round + unit % entry.round;

@@ -55,7 +55,7 @@ LayerTimes layer_times(const PlanRequest& request) {
   return times;
 }
 
-// Returns the actions of a segment (compute, send, receive) in the order of its ops.
+// Returns the actions (compute, send, receive) of a pipeline stage in one segment of its program, in the order of the ops.
 std::vector<StageAction> actions_of(const ProgramPlan& program, Segment segment,
                                     const std::vector<double>& op_ms, const PlanRequest& request) {
   std::vector<StageAction> actions;

@@ -98,8 +98,8 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy
-  // must have ended. If the op there is the first of its segment, an inserted copy may precede it.
+  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy must
+  // have ended. If the op there is the first of the forward, backward or optimizer segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -114,12 +114,12 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end
-      // of this segment.
+      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end of
+      // the segment in which they start.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // Copies of deferred states to the host run in reverse order. No other states are copied to the host during the forward pass.
+    // States whose copy to the host is deferred to the next run are copied in reverse order. The forward pass copies no others.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -188,7 +188,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // Deferred gradients may be in any order in the list, because the layout does not depend on their order.
+    // The layout does not depend on the order of gradients that are deferred to the next run, so they may be anywhere in the list.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

@@ -30,10 +30,10 @@ class StateSchedules {
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
   // Returns the times, copies and buffers of the program with this transfer schedule. Requires: the schedule has one entry per element of
-  // updates(), and defers states only if nothing else is copied during the forward pass.
+  // updates(), and defers copies to the next run only if nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
-  // The program without copies of states: its updates, and for each op its segment, its time, and the bytes that are live on the device.
+  // The program without copies of states: its updates, and the segment (forward, backward, optimizer), time and live bytes of each op.
   std::span<const MovedUpdate> updates() const { return updates_; }
   std::span<const Segment> segments() const { return segments_; }
   const std::vector<double>& op_ms() const { return op_ms_; }
@@ -45,7 +45,7 @@ class StateSchedules {
   KernelDevice device_;
   bool on_disk_;  // true if the states are on a disk, false if they are in host memory
   std::vector<MovedUpdate> updates_;
-  std::vector<Segment> segments_;      // segment of each op
+  std::vector<Segment> segments_;      // forward, backward or optimizer segment of each op
   std::vector<uint32_t> segment_end_;  // for each op, the position of the first op of the next segment
   std::vector<double> op_ms_;
   std::vector<TimedTransfer> copies_;

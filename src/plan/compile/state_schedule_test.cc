@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the training graph in the state in which the planner computes the headroom for states.
+// Returns the training graph from which the planner computes how much memory a step leaves unused for states.
 Graph graph_before(const PlanRequest& given) {
   PlanRequest request = given;
   request.passes.disabled.insert("offload_states");
@@ -86,7 +86,7 @@ struct Seen {
   size_t at_use = 0;
 };
 
-// Checks the schedule with the latest transfers, the one of the planner, and one with unlimited headroom.
+// Checks three schedules: the one with the latest transfers, the one that the planner chooses, and one with unlimited memory.
 void expect_the_graphs(const GridPoint& point, Seen& seen, bool on_disk = false) {
   SCOPED_TRACE(text_of(point) + (on_disk ? " on a disk" : ""));
   PlanRequest request = request_of(point);

@@ -30,7 +30,7 @@ bool uses_disk(const Graph& graph, uint32_t position) {
 // Returns the collective operation of an op on the communication queue.
 Collective collective_of(const Op& op) {
   if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
-  // An exchange of heads sends as many bytes as a gather of the same result, and also without a sum.
+  // An exchange of heads for tokens sends as many bytes as an all_gather with the same result, and adds nothing up either.
   if (op.def == &all_gather_op() || op.def == &gather_rows_op() || op.def == &exchange_heads_op())
     return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
@@ -64,7 +64,7 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
 
 namespace {
 
-// Returns the transfers of a program that is already planned, so that it is known where each transfer ends.
+// Returns the transfers of a planned program. OpPlan::queue_end of its ops states where each transfer ends.
 std::vector<TimedTransfer> planned_transfers(const ProgramPlan& program) {
   std::vector<TimedTransfer> transfers;
   for (uint32_t i = 0; i < program.ops.size(); ++i) {

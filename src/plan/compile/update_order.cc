@@ -58,8 +58,8 @@ struct Offer {
 
 class Offers {
  public:
-  // The schedules may use `most_bytes` of transient memory on the device. If it is 0, they may use the bytes of the plan with the latest
-  // transfers, plus the share by which early transfers may raise them.
+  // The schedules may use at most `most_bytes` of transient memory on the device. If it is 0, the limit is the transient memory of the plan
+  // with the latest transfers, plus the share by which early transfers may raise it.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;
@@ -168,9 +168,9 @@ bool is_faster(const Offer& a, const Offer& b) {
 // Returns the fastest schedule in which updates stay in the optimizer segment.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // Updates are deferred to the next run only if may_defer() permits it. It does not permit this with offloaded activations, which use
-  // the link in the forward pass; if the forward pass runs several times per step, because the transfers of states then take only a small
-  // part of its time; and if buffers must not share addresses, because a deferred buffer cannot have two separate lifetimes then.
+  // Updates are deferred to the next run only if may_defer() permits it. It forbids this in three cases: activations are offloaded and use
+  // the link in the forward pass, the forward pass runs several times per step, so that transfers of states take only a small part of its
+  // time, or buffers must not share addresses, so that a deferred buffer cannot have two separate lifetimes.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;

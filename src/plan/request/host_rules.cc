@@ -10,8 +10,8 @@ namespace {
 // module. About half of the ops remain after fusion.
 constexpr int64_t kOpsPerLayer = 60;
 constexpr int64_t kOpsPerAdaptedLayer = 140;
-// Host memory for the calls that an executor prepares for one bucket, per op before fusion. Measured: 1300 to 1500 bytes per op that
-// remains after fusion, which is about half of the ops.
+// Host memory for the calls that an executor prepares for one bucket (batch size), per op before fusion. Measured: 1300 to 1500 bytes per
+// op that remains after fusion, which is about half of the ops.
 constexpr int64_t kBytesPerBoundOp = 896;
 
 // Returns the host memory that quantization needs at once: the largest matrix in fp32, and its codes.

@@ -42,8 +42,8 @@ void check_interleaved(const Arguments& arguments, const PlanRequest& request) {
   }
 }
 
-// Every stage makes an update, and sends the gradient of what it has received to the previous stage, which therefore needs weights that it
-// trains. A stage may consist of a single layer.
+// Checks that every layer has an adapter. Each stage of a pipeline makes an update and sends gradients to the stage before it, so each
+// needs weights that it trains, and a stage may consist of a single layer.
 void check_adapters_of_stages(const PlanRequest& request) {
   const int64_t stages = request.ranks.pipeline_size;
   const ModelConfig& config = request.model.config;

@@ -132,15 +132,15 @@ void drop_copies_of_split_weights(PlanRequest& request, RequestRemarks& remarks)
       "so no copies exist");
 }
 
-// Rounds the number of tokens of a bucket up for fp8. The transposed fp8 codes of an activation have one byte per token in each row, and
-// matrix products can only read rows that begin at multiples of 16 bytes.
+// Rounds the number of tokens of a bucket (batch size) up for fp8. The transposed fp8 codes of an activation have one byte per token in
+// each row, and matrix products can only read rows that begin at multiples of 16 bytes.
 Bucket bucket_in_precision(Bucket bucket, const PrecisionOptions& precision) {
   constexpr int64_t kMultiple = 16;
   if (precision.fp8) bucket.tokens = (bucket.tokens + kMultiple - 1) / kMultiple * kMultiple;
   return bucket;
 }
 
-// Returns the bucket whose number of tokens is rounded up such that the ranks of a tensor-parallel group can divide them.
+// Returns the batch size with its number of tokens rounded up such that the ranks of a tensor-parallel group can divide them.
 Bucket bucket_of_ranks(Bucket bucket, const RankOptions& ranks) {
   const int64_t multiple = ranks.row_multiple();
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;

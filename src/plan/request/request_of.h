@@ -36,7 +36,7 @@ struct Calibrations {
   DiskRates disk = {};  // rates of the disk that --offload_optimizer nvme:FOLDER names
 };
 
-// The number of buckets for which a GPU captures CUDA graphs during the run.
+// The number of buckets (batch sizes) for which a GPU captures CUDA graphs during the run.
 struct CapturedFacts {
   CapturedBuckets buckets = {};
   // Computes the number of captured buckets for other batch sizes. If this function is empty, `buckets` is used for all batch sizes.

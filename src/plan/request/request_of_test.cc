@@ -219,7 +219,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   EXPECT_EQ(request.ranks.data_size(), 2);
   EXPECT_FALSE(request.ranks.divides_rows());
   EXPECT_EQ(request.batches.train, facts.train_bucket);
-  // Two ranks can divide the rows of a bucket only if the number of tokens is a multiple of 16.
+  // Two ranks can divide the rows of a batch evenly only if its number of tokens is a multiple of 16.
   Arguments divides_rows = arguments(4, 2);
   divides_rows.sequence_parallel = true;
   RunFacts odd = facts;

@@ -49,7 +49,7 @@ struct HostFacts {
   int64_t data_bytes = 0;     // data in memory, without the batches that the loader prepares in advance
   int64_t io_bytes = 0;       // buffers for checkpoints, without those for the matrix that is being quantized
   int64_t reading_bytes = 0;  // peak while data files are read, as in HostMemory::reading_bytes
-  int64_t bound_buckets = 0;  // number of buckets for which the executor prepares the calls of ops
+  int64_t bound_buckets = 0;  // number of batch sizes for which the executor prepares the calls of ops
   int64_t library_bytes_per_bucket = 0;
   // bytes per token, summed over all batches that the loader holds at a time
   int64_t batch_bytes_per_token = 0;

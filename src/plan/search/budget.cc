@@ -137,8 +137,8 @@ class BudgetSearch {
     bytes_beside_ = none_plan_->total_bytes() - none_plan_->programs.at(kTrainProgram).transient_bytes;
   }
 
-  // Solves for a limit of live bytes, makes a plan of the solution, and corrects the limit by the difference between the planned bytes
-  // and the budget. If a plan turns out too large, its limit is an upper bound for the following limits.
+  // Finds the fastest choice under a limit of live bytes, makes a plan of it, and corrects the limit by the difference between the planned
+  // bytes and the budget. If a plan turns out too large, its limit is an upper bound for the following limits.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
@@ -160,8 +160,8 @@ class BudgetSearch {
     }
   }
 
-  // Solves for a time of recomputation, plans the solution, and corrects this time by the difference between the planned and the allowed
-  // step time. Then bisects between a time that was short enough and one that was too long.
+  // Finds the smallest choice with a time of recomputation, makes a plan of it, and corrects this time by the difference between the
+  // planned and the allowed step time. Then bisects between a time that was short enough and one that was too long.
   void search_time(double most_ms) {
     if (menu_.options.empty()) return;
     double again_ms = most_ms - none().step_ms;

@@ -174,7 +174,7 @@ TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   EXPECT_LE(found.best.step_ms, (1 + kSelectiveShareOfStep) * cheap.step_ms);
 }
 
-// With one sequence the peak is in the optimizer segment. Recomputation does not reduce this peak, so nothing should be recomputed.
+// With one sequence the peak is at the update of the weights. Recomputation does not reduce this peak, so nothing should be recomputed.
 TEST(Selective, ComputesNothingAgainWhereThatFreesNothing) {
   const PlanRequest request = request_of({"bert-large-uncased", 1, 128, 1, false, "h200"});
   const BudgetChoice found = choose_selective(request);

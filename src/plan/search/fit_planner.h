@@ -36,7 +36,7 @@ struct FitNeeds {
 
 class FitPlanner {
  public:
-  // Requires: the set belongs to the space; the space and the shared graphs outlive the planner.
+  // Requires: the set of methods belongs to the method space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
   // Plans the run without additional methods. Requires: the shared graphs outlive the planner.
   FitPlanner(RunSpec run, SharedGraphs& shared);

@@ -127,7 +127,7 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // Enters a set into the queue, which is sorted by a lower bound of the time: the smallest one among the splits of the batch for which
+  // Adds a set to the queue, which is sorted by a lower bound of the time: the smallest one among the splits of the batch for which
   // `counts` returns true. Returns false if there is no such split.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
@@ -139,9 +139,9 @@ class SetSearch {
     return bound.has_value();
   }
 
-  // Returns true if this set cannot be among the answers: enough answers certainly precede it in the order of order_ties(), and one of
-  // them has no stronger effect on training than this set. A faster answer precedes it if it changes the run no more than this set, or if
-  // the difference in speed is too large for a tie.
+  // Returns true if this set of methods cannot be among the returned answers: enough answers certainly precede it in the order of
+  // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes the run no more than
+  // this set, or if the difference in speed is too large for a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -149,8 +149,8 @@ class SetSearch {
       if (answer.ms_per_sample > entry.bound_ms) continue;
       is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
       const bool changes_no_more = answer.extent <= entry.node->extent;
-      // A row that changes training less may become the first row of a tie although it is slower than the fastest one by the error of
-      // estimates. The tie then includes rows that are slower than this first row by the same error.
+      // order_ties() may put an answer that changes training less first in a tie, although it is slower than the fastest one by the error
+      // of estimates. The tie then includes answers that are slower than this first one by the same error.
       const double last_of_tie = (1 + kEstimateError) * answer.ms_per_sample;
       before += changes_no_more || !is_tie(last_of_tie, entry.bound_ms) ? 1 : 0;
     }
@@ -203,7 +203,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Considers only splits of the batch that do not fit with fewer methods, because a run with fewer methods is never slower.
+  // Drops the splits of the batch that also fit with fewer methods, which is never slower. Returns false if no split is left.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
@@ -303,8 +303,8 @@ class SetSearch {
     answers.push_back(answer);
   }
 
-  // Adds the sets with one more method, for splits of the batch that do not fit without it and that may be faster than the split that
-  // does fit.
+  // Adds the sets with one more method than this node's set to the queue. The splits of the batch that they are tried with do not fit
+  // without the method and may be faster than the split that does fit.
   void add_larger(const Node& node) {
     std::vector<Split> splits;
     bool any = false;

@@ -34,8 +34,8 @@ TEST(PlacePlan, IsTheRestOfBuildPlan) {
   EXPECT_GE(checked, 49);
 }
 
-// Graphs that were built for one bucket can be placed for another one. Their order of ops may not be the best for that bucket, so the
-// test allows its bytes to differ a little from those of a separate plan.
+// A plan can be made from graphs that were built for another batch size. Their order of ops may not be the best for the new size, so the
+// test allows the bytes to differ a little from those of a plan with graphs of its own.
 TEST(PlacePlan, GraphsServeOtherBuckets) {
   const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
   const PlanGraphs graphs = build_graphs(small);
@@ -67,7 +67,7 @@ void expect_same_program(const ProgramPlan* a, const ProgramPlan* b) {
   }
 }
 
-// The plan that a Placer makes for a size must not depend on the sizes that it placed before.
+// The plan that a Placer makes for a batch size must not depend on the batch sizes of earlier calls.
 TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   int checked = 0;
   for (const PlanRequest& small : all_plan_cases()) {
@@ -93,7 +93,7 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
   EXPECT_GE(checked, 196);
 }
 
-// Returns requests that differ from one another in a single field, in fp32 and in bf16.
+// Returns plan requests in fp32 and in bf16, each of which differs in one field from the first one of its precision.
 std::vector<PlanRequest> different_requests() {
   std::vector<PlanRequest> requests;
   for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
@@ -157,8 +157,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       << "the same without the request that does not evaluate";
 }
 
-// A plan from shared graphs must equal the plan that is built for the request alone, whether the request was announced to the shared
-// graphs or not.
+// A plan from shared graphs must equal the plan that is built for the request alone, whether announce() was called for the request or
+// not.
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
@@ -177,8 +177,8 @@ TEST(SharedGraphs, ChangeNoPlan) {
   }
 }
 
-// The matrix product and the norm of a layer are fused only if the fused kernel occupies the whole GPU, which depends on the bucket.
-// Therefore graphs that were begun for another bucket must not be reused.
+// The matrix product and the norm of a layer are fused only if the fused kernel occupies the whole GPU, which depends on the batch size.
+// Therefore graphs that were begun for another batch size must not be reused.
 TEST(ShareBegunGraphs, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest small = preset_request("bert-large-uncased", 1, 128);
   small.device.kind = KernelDevice::kCuda;
@@ -365,7 +365,7 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
     EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
         << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
         << fastest.ms_per_sample << ": " << fastest.set.text();
-    // No set that is about as fast as the fastest one (a tie) may change the run less than the first answer.
+    // No set whose time is within the error of estimates of the fastest one (a tie) may change the run less than the first answer.
     if (!built || built->bytes > limit || !is_tie(fastest.ms_per_sample, built->ms_per_sample)) continue;
     EXPECT_LE(search.answers[0].extent, space.extent(each.set))
         << search.answers[0].set.text() << " precedes " << each.set.text();
@@ -387,7 +387,7 @@ struct TieRow {
   int tie = 0;
 };
 
-// Returns the names of the rows in order, each with the number of its tie: "as is 1, bf16 1, lora 2".
+// Returns the names of the rows in the order of order_ties(), each with the number of its tie: "as is 1, bf16 1, lora 2".
 std::string ordered(std::vector<TieRow> rows) {
   order_ties(std::span(rows), &TieRow::ms, &TieRow::extent);
   std::string text;

@@ -28,8 +28,8 @@ class MethodSet {
   MethodSet with(const Method& method) const;
   MethodSet without_kind(std::string_view kind) const;
   MethodSet only_kind(std::string_view kind) const;
-  // Returns the methods under the names that arguments use, in the order of the table. Methods that have a common name are combined:
-  // 8-bit AdamW with states in host memory is paged_adamw_8bit.
+  // Returns the methods under the names that arguments use, in the order of the table of methods. Methods that have a common name are
+  // combined: 8-bit AdamW with states in host memory is paged_adamw_8bit.
   std::vector<const Method*> methods() const;
   // Returns a text such as "pure_bf16, adamw_8bit", or the text `none` if the set is empty.
   std::string text(std::string_view none = "as it is") const;
@@ -45,7 +45,7 @@ class MethodSet {
  private:
   uint64_t implied_bits() const;
 
-  uint64_t bits_ = 0;  // one bit per method, in the order of the table
+  uint64_t bits_ = 0;  // one bit per method, in the order of the table of methods
 };
 
 // Adds the arguments of these methods to a run. A method replaces the run's optimizer and its gradient clipping, but no other setting

@@ -19,7 +19,7 @@ struct MethodScope {
   Effect most = Effect::kRounding;  // the strongest effect on training that a set may have
 };
 
-// The methods of the table that a run can use, and the reasons why the device or an argument excludes the others.
+// The training methods (plimsoll/methods.h) that a run can use, and the reasons why the device or an argument excludes the others.
 struct UsableMethods {
   MethodScope scope = {};
   std::vector<std::pair<const Method*, std::string>> refused = {};
@@ -44,7 +44,7 @@ class MethodSpace {
   // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // Returns the base sets. The first one is the empty set: the run without additional methods.
+  // Returns the base sets, whose methods never make a step slower. The first one is empty: the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
   // whole layers and does not depend on a budget.
@@ -54,7 +54,7 @@ class MethodSpace {
   // Returns the set with a recomputation budget instead of checkpointing. Returns nothing if the arguments do not allow a budget, or if
   // the run offloads to host memory: its steps wait for transfers, so a budget gains little, and computing it takes a second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
-  // Returns the methods that occur in any of the sets, in the order of the table.
+  // Returns the methods that occur in any of the sets, in the order of the table of methods.
   std::vector<const Method*> methods() const;
 
   // Return the run without additional methods and without accumulation, and its plan request.

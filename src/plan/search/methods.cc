@@ -165,7 +165,7 @@ std::vector<Method> make_method_table() {
                  "--bnb_4bit_use_double_quant"},
        .kind = "trained part",
        .effect = MethodEffect::kOtherPath,
-       .help = "The same with linear modules stored in 4 bits per weight."},
+       .help = "The same as lora, with linear modules stored in 4 bits per weight."},
   };
   methods.insert(methods.end(), of_trained_part.begin(), of_trained_part.end());
   return methods;

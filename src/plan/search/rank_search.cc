@@ -197,7 +197,7 @@ class DivisionSearch {
     for (const FitPlanner& planner : planners) result_.num_plans += planner.num_plans();
     open = std::move(others);
     std::ranges::stable_sort(fitting, {}, &std::pair<double, FitShape>::first);
-    // The final plan chooses its order of ops for the exact sizes, so it may need a little more memory than the search found.
+    // The final plan chooses its order of ops for the exact batch size, so it may need a little more memory than the search found.
     for (const auto& [ms, shape] : fitting) {
       if (confirm(run, policy, shape)) return;
     }
@@ -257,8 +257,8 @@ void add(RankSearch& all, RankSearch part) {
     all.smallest_bytes = part.smallest_bytes;
 }
 
-// Searches with divided tokens, by the fewest ranks with which a sequence fits. This is for steps whose sequences do not fit on one rank
-// each, or are fewer than the groups of ranks.
+// Searches with context parallelism (ranks divide the tokens of sequences), on the smallest number of ranks with which the batch fits. This
+// is for steps whose sequences do not fit on one rank each, or that have fewer sequences than there are groups of ranks.
 void try_contexts(const RunSpec& run, const RankQuestion& question, RankDivision division,
                   const WeightElements& elements, RankSearch& found) {
   for (int64_t size = 2; size <= question.ranks_per_machine && found.answers.empty(); size *= 2) {

@@ -17,13 +17,13 @@ std::string_view block_of_op(const Graph& graph, const Op& op) {
   return block_of(graph.module_name(op.module));
 }
 
-// A kind of values: values that are always kept or recomputed together.
+// A kind of values: values of a block that are always kept together or recomputed together.
 struct Kind {
   std::set<ValuePlace> places;
   int64_t bytes = 0;
 };
 
-// Finds the values of a block that the backward pass reads. Values that can be recomputed by the same run of an op form a kind; a value
+// Finds the values of a block that the backward pass reads, by kinds. Values that one run of an op recomputes together form a kind; a value
 // with its own recipe (rule for recomputing it) is a separate kind. The output of the block is always kept.
 std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   const Graph& graph = program.graph;

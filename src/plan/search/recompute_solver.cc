@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// A partial solution for the first blocks: the bytes that they keep together, the recomputation time, and the partial solution for one
-// block fewer that it extends.
+// A partial solution: a choice for each of the first blocks, with the bytes that these blocks keep, the recomputation time, and the partial
+// solution for one block fewer that it extends.
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
@@ -30,9 +30,9 @@ void keep_pareto_front(std::vector<State>& states) {
   states = std::move(unbeaten);
 }
 
-// Extends partial solutions by one block, and returns those that fit. Most of those that are not Pareto-optimal are dropped: kept bytes
-// are divided into kMostStates ranges, and a solution is dropped if it is no faster than one in a lower range. The result is a few times
-// larger than the Pareto front; without this rule, it would be larger by the number of options.
+// Extends partial solutions by one block, and returns those that fit. Most of those that are not Pareto-optimal are dropped: kept bytes are
+// divided into kMostStates ranges, and a solution is dropped if it is no faster than one in a lower range. The result is a few times larger
+// than the Pareto front; without this rule, it would be larger by a factor of the number of options per block.
 std::vector<State> extended(const std::vector<State>& before, const RecomputeBlock& block, int64_t limit) {
   if (limit < 0) return {};
   const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));

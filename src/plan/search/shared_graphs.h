@@ -11,16 +11,16 @@
 
 namespace plimsoll {
 
-// States whether graphs with chunked logits are kept. They depend on the bucket, so a search over buckets uses kBegunEachTime, with which
-// they are built for every request instead of being kept for every bucket.
+// States whether graphs with chunked logits are kept. They depend on the batch size, so a search over batch sizes uses kBegunEachTime: it
+// builds these graphs for every request and does not keep those of every batch size.
 enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
 
 class SharedGraphs {
  public:
   explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
 
-  // Announces a later call of begun() with this request. The last announced call that uses a stored part of a graph gets the part itself;
-  // all other calls get a copy.
+  // Announces a later call of begun() with this request. The last announced call that uses a stored part of a graph gets the part itself,
+  // which is then no longer stored; all other calls get a copy.
   void announce(const PlanRequest& request);
 
   // Returns the result of begin_graphs() for the request. Errors: as begin_graphs().

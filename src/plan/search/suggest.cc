@@ -82,7 +82,7 @@ class Search {
     return found_.back().fits;
   }
 
-  // Tries a method of the table that none of the other functions tries.
+  // Tries a training method of the table in plimsoll/methods.h that none of the other functions tries.
   void try_method(const Method& method) {
     const PlanRequest& request = plan_.request;
     if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;

@@ -26,14 +26,14 @@ struct MapBuffer {
 };
 
 struct MapSegment {
-  std::string name = {};  // name of the segment, such as "forward"
+  std::string name = {};  // name of the segment of the program, such as "forward"
   uint32_t first = 0;     // position of the first op of the segment
 };
 
 struct BufferMap {
   std::string program = {};
   int64_t arena_bytes = 0;
-  // The estimated start of each op; the last element is the end of the program.
+  // The estimated start time of each op in milliseconds; the last element is the end of the program.
   std::vector<double> start_ms = {};
   std::vector<std::string> ops = {};  // name of each op, in the order in which the ops run
   std::vector<MapSegment> segments = {};
@@ -42,7 +42,7 @@ struct BufferMap {
 
   size_t num_ops() const { return ops.size(); }
   int64_t live_bytes(uint32_t op) const;
-  // Returns the sum over all buffers of bytes times the number of ops at which the buffer is live.
+  // Returns the sum over all buffers of their bytes times the number of ops during which they are live.
   double byte_ops() const;
 };
 

@@ -15,8 +15,8 @@
 namespace plimsoll {
 namespace {
 
-// Smallest height and width of a drawn buffer, in units of the chart. A smaller buffer would be smaller than a pixel of
-// a large screen.
+// Smallest height and width of a drawn rectangle, in units of the chart. A smaller one
+// would be smaller than a pixel even on a large screen.
 constexpr double kLeastHeight = PageChart::kSide / 900;
 constexpr double kLeastWidth = PageChart::kSide / 1800;
 

@@ -47,7 +47,7 @@ struct ReportSource {
 std::string report_json(const Plan& plan, const PlanLabels& labels, const Arguments& arguments,
                         const NamedTexts& environment);
 
-// Returns a plan as a source of a report. `plan_text` and `report_text`: as plan_json() and report_json() return them.
+// Makes the source of a report from a plan. `plan_text` and `report_text` are the results of plan_json() and report_json().
 ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
                             const std::string& report_text);
 
