@@ -20,7 +20,7 @@ constexpr size_t kMostAtOnce = 8;
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // the module's index in spec->parts
+  size_t part = 0;  // index of the adapted module in spec->parts, the parts of a fused weight
   std::vector<double> values;
 };
 

@@ -296,7 +296,7 @@ std::string below_the_table(const std::vector<const FitRow*>& rows, const FitTab
   if (rows.empty()) return {};
   if (context.compares_cards) return format_ties(rows) + format_effects(rows);
   const std::string text = fmt::format(
-      "vs. {}; largest batch: without accumulation; longest text: tokens that fit with this split",
+      "vs. {}; largest batch: without accumulation; longest text: tokens that fit with this batch x acc",
       has_own_row(rows) ? "as is: speed relative to the run without further methods"
                         : "first: speed relative to the first row, because the run does not fit "
                           "without further methods");
