@@ -118,8 +118,8 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // In how many cases some activations are offloaded and others stay depends on the scratch memory of the
-  // available kernels: 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves
+  // The number of cases in which some activations are offloaded and others stay on the device depends on the scratch
+  // memory of the kernels: it is 28 with AMX, and more than 30 with AVX2. On a GPU the workspace of matrix products leaves
   // enough memory for all activations of models of this size.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
@@ -305,8 +305,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
-// Everything that a deferred update needs from its own step must be kept until the next step, which may run in
-// any other bucket.
+// Everything that a deferred update needs from its own step must be kept until the next step, which may have
+// any other padded batch size (bucket).
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;

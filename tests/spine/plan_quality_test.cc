@@ -1,5 +1,5 @@
 // Compares memory layouts with their lower bound, for sizes between the smallest and the largest that are used
-// in training. plan_grid_test tests all presets and sizes.
+// in training. plan_grid_test tests all known models (presets) and sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
