@@ -43,10 +43,9 @@ ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& 
         return {.target = &target, .spec = &spec, .part = part, .values = {}};
     }
   }
-  PLIMSOLL_CHECK(
-      false,
-      "the model must have a weight '{}' with a part of a fused weight that begins at row {}, but has none",
-      target.weight, target.first_row);
+  PLIMSOLL_CHECK(false,
+                 "the model must have a fused weight '{}' with a part that begins at row {}, but has none",
+                 target.weight, target.first_row);
 }
 
 ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& part) {

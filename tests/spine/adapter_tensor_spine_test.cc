@@ -29,7 +29,7 @@ using testing::TinyCase;
 
 constexpr RankMesh kTwoRanks{.size = 2, .tensor_size = 2};
 
-// Adapters of all linear layers. All of them draw dropout, so that a random draw with a wrong number changes the results.
+// Adapters of all linear layers. All of them use dropout, so that wrong random numbers would change the results.
 LoraConfig adapters_of_all() {
   return {.r = 3, .alpha = 8.0, .dropout = 0.2, .target_modules = {"all-linear"}};
 }
@@ -170,7 +170,7 @@ TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   }
 }
 
-// A run writes whole adapters and states, from which a run on any other mesh continues.
+// A run saves whole adapters and states, so a run on any other arrangement of ranks (mesh) must be able to continue from them.
 TEST(AdaptersOfTensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = adapter_cases().at(4);

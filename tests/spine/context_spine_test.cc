@@ -103,7 +103,7 @@ TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   }
 }
 
-// With pipeline parallelism, a stage sends only the rows of its own rank of the group.
+// With pipeline parallelism too, each rank must compute only its own rows, and send only these to the next stage.
 TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   constexpr int64_t kBatches = 4;
   for (const size_t i : {0, 4, 6}) {
@@ -118,7 +118,7 @@ TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   }
 }
 
-// A run writes whole weights and states, from which a run on any other mesh continues.
+// A run saves whole weights and states, so a run on any other arrangement of ranks (mesh) must be able to continue from them.
 TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);

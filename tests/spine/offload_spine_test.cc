@@ -262,8 +262,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// Some states must stay on the device at the end of a step. The next forward pass copies them to the host, or
-// reading them does.
+// Some states must still be on the device at the end of a step. They are copied to the host during the next forward
+// pass, or before that if something reads them.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);

@@ -134,7 +134,7 @@ TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
 }
 
 // In bf16 the backward pass recomputes the output of a layer from normalised values that were rounded, while the
-// forward pass used the unrounded ones. The two outputs differ by one rounding, so the first loss has the same bits.
+// forward pass used the unrounded ones. They differ by one rounding, which affects gradients but not the first loss.
 // The result of an SGD step must differ by less than a run in bf16 differs from one in fp32, because bf16 rounds every
 // value of the layer and not only this one.
 TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {

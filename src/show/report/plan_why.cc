@@ -145,8 +145,9 @@ std::string format_update_place(const Plan& plan) {
   const auto ms = [](double value) { return fmt::format("{:.1f} ms per step", value); };
   std::string text = place.is_at_use
                          ? "updates run in the next step's forward pass, where their weights are read: " +
-                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " in their own step"
-                         : "updates run in their own step: " + ms(place.in_step_ms);
+                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) +
+                               " if they ran after the backward pass"
+                         : "updates run after the backward pass: " + ms(place.in_step_ms);
   if (!place.is_at_use)
     text += "; running them in the next step's forward pass is not faster, or needs too much memory";
   return wrapped(text, 98) + "\n";
