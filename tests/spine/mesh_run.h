@@ -68,7 +68,7 @@ void fill_by_name(Executor& executor, const MeshStart& start = {});
 // its plan.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,
                                    const MeshStart& start = {}, int last_step = kMeshSteps);
-// Joins the results of all ranks to what one rank would have. The losses are in the order of the micro-batches.
+// Joins the results of all ranks into the result that one rank would have. The losses are in the order of the micro-batches.
 MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 
 // Expects that all ranks have the same norms, weights and states, bit for bit.
