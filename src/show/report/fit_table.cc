@@ -277,7 +277,7 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
   return {};
 }
 
-// Explains the words that the column "effect" contains in these rows.
+// Explains the words that the column "trains" contains in these rows.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
