@@ -20,7 +20,7 @@ constexpr size_t kMostAtOnce = 8;
 struct ChangedWeight {
   const LoraTarget* target = nullptr;
   const WeightSpec* spec = nullptr;
-  size_t part = 0;  // the module's index in spec->parts
+  size_t part = 0;  // index of the adapted module in spec->parts, the parts of a fused weight
   std::vector<double> values;
 };
 
@@ -43,10 +43,9 @@ ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& 
         return {.target = &target, .spec = &spec, .part = part, .values = {}};
     }
   }
-  PLIMSOLL_CHECK(
-      false,
-      "the model must have a weight '{}' with a part of a fused weight that begins at row {}, but has none",
-      target.weight, target.first_row);
+  PLIMSOLL_CHECK(false,
+                 "the model must have a fused weight '{}' with a part that begins at row {}, but has none",
+                 target.weight, target.first_row);
 }
 
 ModelFolder::Located find_stored(const ModelFolder& folder, const WeightPart& part) {

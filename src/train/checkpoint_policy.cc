@@ -200,7 +200,7 @@ std::vector<std::string> CheckpointPolicy::choose_final_weights() {
   } else {
     lines.push_back(fmt::format("warning: {}, which was not saved: the weights are those of step {}, {}",
                                 best, step,
-                                path.empty() ? "the last" : "the best among those saved when it was"));
+                                path.empty() ? "the last" : "the last saved step that was the best so far"));
   }
   return lines;
 }

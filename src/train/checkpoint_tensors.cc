@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the buffer with this name: that of this rank or, in a pipeline, that of the stage that has one.
+// Returns the buffer with this name. If this rank has none, it is the buffer of another stage of the pipeline.
 const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
   if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
   const PersistentBuffer* buffer = plan.tensor_of_stages(name);
@@ -18,7 +18,7 @@ const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string&
   return *buffer;
 }
 
-// Returns true if a condition is true for a buffer or, for a split weight, for the buffer of a half.
+// Returns true if the condition is true for this buffer. For a weight in two halves, one of their two buffers is enough.
 template <typename Condition>
 bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
   const int64_t owner = plan.owner_of(buffer);

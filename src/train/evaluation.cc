@@ -159,8 +159,8 @@ class OutputExchange {
   std::vector<std::byte> all_;
 };
 
-// Returns the denominator for the sum of the losses of a batch, with which the program returns the mean loss over the labels multiplied
-// by the weight of the batch (weight_of()).
+// Returns the number by which the program divides the sum of the losses of a batch. The quotient is the mean loss over the labels,
+// multiplied by the weight of the batch (weight_of()).
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
          std::max(EvaluationSums::weight_of(task, batch), 1.0);

@@ -200,8 +200,9 @@ std::vector<RankFact> facts_of_run(const RunSetup& setup, const Plan& plan) {
        .remedy = "give every process the same files",
        .hash = hash_of_evaluated(setup.data)},
       {.name = "the collective operations",
-       .remedy = "their order depends on measured times: give every process the same --calibration and "
-                 "--link_calibration, or turn both off",
+       .remedy =
+           "the order of exchanges depends on measured times: give every process the same --calibration and "
+           "--link_calibration, or turn both off",
        .hash = hash_of_collectives(plan),
        .is_of_stage = true},
       {.name = "the messages between the stages",

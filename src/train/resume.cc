@@ -214,7 +214,7 @@ void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegi
                 arguments.output_dir, run ? " (" + describe_begin(*run) + ")" : "", list_names(endangered));
   }
   lines.push_back(fmt::format(
-      "{} in {}, but this run replaces those of steps that it saves too: {}; --save_total_limit counts only "
+      "{} in {}, but this run replaces them where it saves the same step: {}; --save_total_limit counts only "
       "checkpoints of this run",
       others.size() == 1 ? "the checkpoint of another run stays" : "the checkpoints of other runs stay",
       arguments.output_dir, list_names(others)));

@@ -45,7 +45,7 @@ class RunLog {
     double z_loss = 0;
     int64_t steps = 0;
     int64_t tokens = 0;
-    int64_t rows = 0;  // number of computed rows, including unused rows of buckets
+    int64_t rows = 0;  // number of computed token rows, including padding up to the batch size
     double wait_ms = 0;
     double time_ms = 0;
     double model_flops = 0;

@@ -163,7 +163,7 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
     const double runs_per_step =
         static_cast<double>(times[i].runs + first_times[i].runs) / static_cast<double>(num_steps + num_first);
     profile.ms_per_step.push_back(time.milliseconds / runs * runs_per_step);
-    // FLOPs and bytes are averages over the buckets of the measured runs, which may be smaller than the largest bucket.
+    // FLOPs and bytes are averages over the measured runs, which may have smaller batch sizes (buckets) than the largest one.
     profile.ops[i].flops = time.flops / runs;
     profile.ops[i].bytes = time.bytes / runs;
   }

@@ -280,9 +280,9 @@ bool Session::next_batch(MicroBatch& batch) {
 void Session::run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat) {
   for (const ScheduleEntry& entry : schedule) {
     if (entry.repeat != repeat) continue;
-    PLIMSOLL_CHECK(
-        entry.delay == 0,
-        "a segment whose start the pipeline delays cannot run alone; the whole micro-batch must run");
+    PLIMSOLL_CHECK(entry.delay == 0,
+                   "the pipeline schedule delays this segment of the step, so it cannot run alone; call "
+                   "run_micro_batch()");
     executor_->run(entry.program, entry.segment);
   }
 }
@@ -355,8 +355,8 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  // Running another forward pass to find the cause is not possible here: it would have to gather weights from other ranks, which continue
-  // with the step.
+  // Finding the first bad value needs another forward pass. With ZeRO stage 3 this pass would have to gather weights from the other
+  // ranks, which have already continued with the step.
   if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
     return "unknown, because the processes divide the weights (--zero_stage 3)";
   if (plan_.is_pipelined()) return "unknown, because other processes computed the layers before (--pp_size)";
@@ -409,7 +409,7 @@ MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows)
   const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
   MicroBatch batch =
       make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
-  // Each batch gets different random masks, as each epoch does.
+  // Random masks depend on the epoch. The number of the batch replaces it here, so that each batch gets different masks.
   batch.info.position.epoch = num_batches_of_rows_++;
   assemble_batch(data, rows, batch);
   batch.info.position = {};

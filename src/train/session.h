@@ -84,7 +84,7 @@ class Session {
   // Do the same as forward_backward() and update(), but may return before the device has finished. Executor::fetched() then returns the
   // results. `skipped` is the number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
-  // Runs one segment for one micro-batch of a step of a pipeline, as the step schedule requires. `number` is the value of
+  // Runs one segment (forward or backward) for one micro-batch of a pipeline step, as the schedule requires. `number` is the value of
   // micro_batches_done() before the micro-batch. The caller increments that counter.
   void run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator, int64_t number);
   // Returns true if this rank computes losses and outputs. In a pipeline, only the ranks of the last stage do.

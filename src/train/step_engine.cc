@@ -87,7 +87,7 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
                            : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
-// Loads the next batch into memory that no micro-batch uses whose loss has not been read yet.
+// Loads the next batch. It never overwrites the input tensors of a micro-batch whose loss has not been read yet.
 MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
@@ -154,9 +154,9 @@ void StepEngine::run_pipeline_step() {
     is_last = std::ssize(loaded) == setup.arguments.gradient_accumulation_steps || batch.info.last_in_epoch;
   }
   const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
-  // With several chunks per stage, the results of the previous step are read before this step begins. Otherwise an evaluation between the
-  // two steps could force the stages to repeat the first forward pass, and not every stage would wait for the messages of the repeated
-  // pass.
+  // With several chunks of layers per stage, the results of the previous step are read before this step begins. Otherwise an evaluation
+  // between the two steps could overwrite the first forward pass of this step. The stages would then have to repeat it, and not every
+  // stage would wait for the messages of the repeated pass.
   if (pending_ && last_chunk > 0) {
     finish_pending_step();
     if (has_ended_) return;

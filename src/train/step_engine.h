@@ -71,7 +71,7 @@ class StepEngine {
   bool has_pending_step() const { return pending_.has_value(); }
 
   // Returns the mean wall time of the steps of this object, including the time for which they wait for data; 0 before the first step.
-  // Steps that used a bucket for the first time are slower, and are ignored if there are others.
+  // The first step in each bucket (compiled batch size) is slower. Such steps are ignored if there are others.
   double mean_step_ms() const {
     const StepTimes& times = later_steps_.count > 0 ? later_steps_ : first_steps_;
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
@@ -108,7 +108,7 @@ class StepEngine {
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
-    bool meets_bucket = false;  // true if no earlier step of this object used the bucket of this step
+    bool meets_bucket = false;  // true if this is the first step with this bucket (compiled batch size)
   };
   struct BucketFlops {
     double all = 0;
@@ -149,7 +149,7 @@ class StepEngine {
       // Time at which the previous step was finished, plus the length of each pause since then.
       last_finish_;
   std::map<std::pair<int64_t, int64_t>, BucketFlops> flops_by_bucket_;
-  StepTimes first_steps_;  // durations of steps that used a bucket for the first time in this object
+  StepTimes first_steps_;  // durations of the first step with each bucket (compiled batch size)
   StepTimes later_steps_;
   RecentTimes recent_steps_;
 };

@@ -326,7 +326,7 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   } catch (const Interrupted&) {
     return Outcome::kInterrupted;
   } catch (const Error& error) {
-    // A metric of the calling program failed because the request to stop also ended something that it waited for.
+    // A metric of the calling program failed, because the request to stop (such as Ctrl-C) also ended the program that computes it.
     if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
     return Outcome::kInterrupted;
   }

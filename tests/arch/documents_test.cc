@@ -129,7 +129,7 @@ TEST(Documents, NamedFilesExist) {
 }
 
 // Comments and messages name result files and documents, such as docs/MEMORY.md. If such a file was renamed or
-// moved, the name would lead nowhere, so every name must exist.
+// moved, the name would be wrong, so every named file must exist.
 TEST(Documents, NamedInSourcesExist) {
   const std::regex name(R"(\b(docs/[A-Z_]+\.md|docs/[a-z]+|bench/results(/[A-Za-z0-9-]+\.md)?))");
   int names = 0;

@@ -1,5 +1,5 @@
-// Checks that no struct of a header has more fields than a reader can keep in mind. The arguments of kernels, and the settings of a run
-// in include/, which a table generates, may have more.
+// Checks that no struct in a header has more than kMostFields fields. The arguments of kernels may have more, and so may the settings of
+// a run in include/, which are generated from a table.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -150,8 +150,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
                                           "cpu"};
   const Arguments arguments = parse_arguments(words).arguments;
   RunSpec run = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).spec();
-  // Plans for the CPU that the document uses, because the position of the peak depends on the scratch memory of
-  // kernels, which differs between CPUs.
+  // Plans for a CPU with AVX-512, as docs/GUIDE.md does. The position of the memory peak depends on the scratch memory
+  // of kernels, which differs between CPUs.
   run.facts.device.isa = CpuIsa::kAvx512;
   const Plan planned = build_plan(request_of(run));
   const std::string plan = make_plan_report(planned, run, PlanLabels(), Savings::kLeaveOut).table;

@@ -38,7 +38,7 @@ Layers read_layers() {
 }
 
 // Returns the layer of a file from its path below src/ (or "include"): the longest folder name in src/LAYERS that
-// contains it. The catalog files of a kernel family form their own layer.
+// contains it. The files with the catalog (list of implementations) of a kernel form one layer.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
   const std::string stem = fs::path(path).stem().string();

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = fs::path(PLIMSOLL_SOURCE_DIR) / "src";
 
-// Returns true unless the file belongs to a folder that defines ops or looks them up by name, or to the
-// kernels, which do not know ops.
+// Returns true unless the file is in a folder that defines ops or looks them up by name, or belongs to the kernels,
+// whose code does not use ops.
 bool is_checked(const std::string& path) {
   for (const std::string_view room : {"graph/ops/", "graph/ir/", "lowering/", "kernels/"}) {
     if (path.starts_with(room)) return false;

@@ -1,5 +1,5 @@
-// Checks that names are unique in the tree: those of sources, and those of types in the headers of one namespace. Two types of one
-// name are undefined behaviour if no source includes both headers, and the compiler reports nothing.
+// Checks that names are unique in the tree: those of sources, and those of types in the headers of one namespace. Two types with
+// the same name are undefined behaviour. The compiler does not report them if no source includes both headers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

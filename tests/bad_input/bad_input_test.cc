@@ -116,8 +116,8 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_NE(result.output.find("is not part of this run's model"), std::string::npos) << result.output;
 }
 
-// If standard output is a full disk, every subcommand reports it by its exit code and one line. A training
-// run still saves its model.
+// If standard output is a file on a full disk, every subcommand must report this with its exit code and a message of
+// one line. A training run must still save its model.
 TEST(BadInput, StandardOutputThatTakesNothing) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string out = ground().path("printed_nowhere");

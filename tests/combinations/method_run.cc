@@ -46,7 +46,7 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// Returns the largest accepted difference of a loss of order 1 if a method changes how the loss is computed.
+// Returns the largest accepted difference of two losses of about 1, if a method changes one of the following:
 // - Order of fp32 sums: several hundred terms have an error of 2^-24 each, and the difference grows over four
 //   steps with a learning rate of 1e-3.
 // - Precision of activations: bf16 rounds values to 2^-9 at about twenty places in two layers. Independent

@@ -102,8 +102,8 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // The report without a limit gives the smallest and the largest memory of all rows. The limits below are so
-  // low that layers have to be recomputed or the update has to need fewer bytes.
+  // The report without a limit gives the smallest and the largest memory of all rows. With the low
+  // memory limits below, runs must recompute layers or use an update that needs fewer bytes.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -191,8 +191,8 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that changed_request() can add to a prepared request. The methods that are left out depend
-// on the size of the batch or on the model.
+// Returns the methods that changed_request() can add to the plan request of a prepared run. The other methods depend on
+// the size of the batch or on the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -305,8 +305,8 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 
-// With random data, the number of steps in each bucket is known for every split of a batch into micro-batches.
-// `fit` counts the segments that become CUDA graphs from these numbers, as a run with the same arguments does.
+// With random data, the number of steps with each padded size is known for every split of a batch into micro-batches.
+// From these numbers `fit` must count the CUDA graphs that a GPU will capture, as a run with the same arguments does.
 TEST(Fit, CountsTheCapturedProgramsOfEachSplit) {
   const TestFolder folder("fit_captured");
   write_tiny_model(folder);

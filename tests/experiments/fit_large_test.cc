@@ -44,7 +44,7 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;
     EXPECT_LE(row.total_bytes, int64_t{12} << 30);
     // The tolerance covers the captured programs (CUDA graphs) of the evaluation, which `fit` does not plan:
-    // 4096 bytes per op, some 200 ops, 32 buckets.
+    // 4096 bytes per op, about 200 ops, 32 padded batch sizes.
     EXPECT_NEAR(static_cast<double>(plan.total_bytes), static_cast<double>(row.total_bytes), 32e6);
     EXPECT_GE(row.largest_batch, row.accumulation == 1 ? row.micro_batch : 1);
     EXPECT_GE(row.longest_sequence, 512);

@@ -63,8 +63,8 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
   }
 }
 
-// A run with a tokenizer has the plan that is made without one: plan_generation() assumes a tokenizer with as many
-// tokens as the model, which is the case here.
+// The plan of a run with a tokenizer must equal the plan that is made without one: plan_generation() assumes that the
+// tokenizer has as many tokens as the model, which is the case here.
 TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
   const test::ScratchFolder folder;
   for (const int64_t beams : {1, 4}) {

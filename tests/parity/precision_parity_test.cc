@@ -12,12 +12,12 @@
 //    gradient is smaller than its rounding moves in the wrong direction by that amount. The number of such elements is
 //    in proportion to u, and so is the square of the norm of their effect on the weights: the effect is in proportion
 //    to the square root of u.
-//  - DistilBERT's head has a ReLU, and feed-forward layers with hidden_act relu have many. If a unit changes sides,
-//    the gradient jumps by an amount that does not depend on u, so the norm of the gradient may be off by as much as in
-//    bf16. It is chance whether that happens in a run, and the reference is one run: the unit is at least the median of
-//    the cases with the same texts (other optimizers, other batches). The number of such units is in proportion to u,
-//    and so is the square of the norm of their effect on the weights and on later losses: the effect is in proportion
-//    to the square root of u.
+//  - DistilBERT's head has a ReLU, and feed-forward layers with hidden_act relu have many. If rounding
+//    changes the sign of a ReLU's input, the gradient jumps by an amount that does not depend on u, so the norm of the
+//    gradient may be off by as much as in bf16. It is chance whether that happens in a run, and the reference is one
+//    run: the unit of error is at least the median of the cases with the same texts (other optimizers, other batches).
+//    The number of such inputs is in proportion to u, and so is the square of the norm of their effect on the weights
+//    and on later losses: the effect is in proportion to the square root of u.
 // Within a precision the two engines round at different places (Trainer's autocast leaves norms, GELU and softmax in
 // fp32, Plimsoll stores saved activations in 16 bits), and a maximum over 20 steps is one sample of few. The factor
 // kTimesTrainer covers both.

@@ -80,7 +80,7 @@ def test_losses_are_those_of_transformers_on_the_gpu(tmp_path, model, rows, occu
     def values(trainer, name):
         return [entry[name] for entry in trainer.state.log_history if name in entry]
 
-    # The same bounds with which test_transformers.py compares both Trainers on a CPU: both compute in fp32, but add
-    # sums in another order.
+    # The bounds are those of test_transformers.py, which compares both Trainers on a CPU: both compute in fp32, but
+    # add the terms of sums in another order.
     for name, bound in (("loss", 2e-4), ("grad_norm", 2e-3), ("learning_rate", 1e-6)):
         assert values(ours, name) == pytest.approx(values(theirs, name), rel=bound), name

@@ -239,7 +239,7 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// The file of an adapter, which is safetensors in fp32: the length of the header, the header, the numbers of all tensors.
+// Contains a safetensors file of an adapter in fp32, which consists of the header's length, the header, and all numbers.
 struct AdapterFile {
   explicit AdapterFile(const std::string& run) {
     const std::string bytes = read_file(run + "/adapter_model.safetensors");
@@ -254,8 +254,8 @@ struct AdapterFile {
   std::vector<float> values;
 };
 
-// Expects the loss, the norm and the adapter of another run. Gradients differ by at most kRelative of the largest one, and reach the
-// weights through the learning rate.
+// Expects that two runs have equal losses, gradient norms and adapters, except for rounding. The numbers of the adapters may differ by
+// at most kRelative of the largest number.
 void expect_same_adapter(const std::string& found, const std::string& wanted) {
   expect_near(logged_values(found, "loss"), logged_values(wanted, "loss"), kRelative);
   expect_near(logged_values(found, "grad_norm"), logged_values(wanted, "grad_norm"), kRelative);
@@ -272,7 +272,7 @@ void expect_same_adapter(const std::string& found, const std::string& wanted) {
   EXPECT_LE(difference, kRelative * largest);
 }
 
-// Adapters of layers that the ranks divide, or of the stages of a pipeline: the files are whole, and a run resumes on any mesh.
+// Ranks that divide layers or are pipeline stages must save complete adapters, so that a run can resume on another division of ranks.
 TEST(RunOfRanks, TrainsAdaptersLikeOneProcess) {
   const TestFolder folder("ranks_adapters");
   const std::string base = write_tiny_base(folder);
@@ -303,14 +303,14 @@ TEST(RunOfRanks, TrainsAdaptersLikeOneProcess) {
     run(mesh.name, mesh.layout, steps, mesh.settings);
     expect_same_adapter(folder.path(mesh.name), folder.path("one"));
   }
-  // Each mesh continues the run of the previous one.
+  // One run is continued with each division of the work among ranks in turn.
   for (size_t i = 0; i < meshes.size(); ++i) {
     std::vector<std::string> more = meshes[i].settings;
     if (i > 0) more.insert(more.end(), {"--resume_from_checkpoint", "True"});
     run("any", meshes[i].layout, 2 * static_cast<int>(i + 1), more);
   }
   expect_same_adapter(folder.path("any"), folder.path("one"));
-  // The weights of the model in 8 bits, of which each rank has a part.
+  // In the following runs the weights of the model are stored in 8 bits, and each rank has a part of them.
   for (const Mesh& mesh : meshes) {
     std::vector<std::string> more = mesh.settings;
     more.emplace_back("--load_in_8bit");

@@ -29,7 +29,7 @@ using testing::TinyCase;
 
 constexpr RankMesh kTwoRanks{.size = 2, .tensor_size = 2};
 
-// Adapters of all linear layers. All of them draw dropout, so that a random draw with a wrong number changes the results.
+// Adapters of all linear layers. All of them use dropout, so that wrong random numbers would change the results.
 LoraConfig adapters_of_all() {
   return {.r = 3, .alpha = 8.0, .dropout = 0.2, .target_modules = {"all-linear"}};
 }
@@ -42,7 +42,7 @@ std::vector<NamedCase> adapter_cases() {
   bert.lora = adapters_of_all();
   list.push_back({"bert", bert});
   TinyCase some = bert;
-  // Queries and values are two of the three parts of a fused weight. The factor of the products with A is 1.
+  // Of the fused weight for query, key and value, only two parts get adapters. The scale alpha / r of all adapters is 1.
   some.lora = {.r = 4, .alpha = 4.0, .target_modules = {"query", "value", "output.dense"}};
   some.optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5};
   list.push_back({"bert, some modules, AdamW, clipping", some});
@@ -122,8 +122,8 @@ TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Weights in 8 and 4 bits are quantized as a whole, and each rank has its part of the codes and scales. Only weights that are not quantized
-// are changed for the bound; there are several of them in every layer, before and after each quantized one.
+// Weights are quantized to 8 or 4 bits as a whole, and each rank stores its part of the codes and scales. To measure the bound for
+// differences, only weights that are not quantized are changed. Every layer has several, before and after each quantized weight.
 TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 2;
   const std::vector<std::pair<std::string, BaseWeights>> cases{{"bert", BaseWeights::kInt8},
@@ -156,7 +156,7 @@ TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
       expect_equal_ranks(results);
       expected.check(joined(results, ranks.mesh));
     }
-    // Each rank stores half of the codes.
+    // Each rank must store half of the quantized values (codes) of each weight that the two ranks divide.
     const Plan plan = plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1);
     int num_divided = 0;
     for (const WeightSpec& spec : plan.weights) {
@@ -170,7 +170,7 @@ TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   }
 }
 
-// A run writes whole adapters and states, from which a run on any other mesh continues.
+// A run saves whole adapters and states, so a run on any other arrangement of ranks (mesh) must be able to continue from them.
 TEST(AdaptersOfTensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = adapter_cases().at(4);
@@ -192,8 +192,8 @@ TEST(AdaptersOfTensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// The fast kernels of a CPU draw the numbers of one rank, too: losses of the first step differ only by roundings, and would differ by far
-// more with other numbers.
+// With the fast kernels of a CPU, too, several ranks must draw the same dropout masks as one rank. Then the losses of the first step
+// differ only by roundings. With other masks they would differ by far more.
 TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     TinyCase test{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .activations = activations};
@@ -206,8 +206,8 @@ TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
           .mesh = kTwoRanks, .sequence_parallel = divides_rows, .rounds_buckets = !divides_rows};
       const std::vector<MeshResult> results = results_of(test, ranks, 2);
       expect_equal_ranks(results);
-      // Activations are rounded to bf16, so that a sum in another order may be rounded to a neighbour. The mean of the losses of the
-      // tokens changes by less than a few such roundings; in fp32, by less than a few of that type per term of the longest sum.
+      // In bf16, a sum in another order may be rounded to the neighbouring number, and the loss, a mean over tokens, changes by less
+      // than a few such roundings. In fp32 it changes by less than a few roundings for each of the 96 terms of the longest sum.
       const double bound =
           activations ? 4 * unit_roundoff(DType::kBF16) : 4 * 96 * unit_roundoff(DType::kF32);
       for (const size_t i : {0, 1})
@@ -216,8 +216,8 @@ TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   }
 }
 
-// Each rank stores its part of one matrix of each adapter, and the other one whole. Only the latter's numbers are exchanged: the
-// activations between both, once per adapter in one of the passes.
+// Of the matrices A and B of an adapter, each rank stores a part of one and the whole other one. The ranks must sum the activations
+// between A and B, or their gradients, once per adapter: in the forward pass if A is divided, in the backward pass if B is divided.
 TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   TinyCase test = adapter_cases().front().test;
   const Plan plan = plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1);
@@ -244,7 +244,7 @@ TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   test.lora.reset();
   test.freeze = {"*embeddings*"};
   std::map<Segment, int> sums = sums_of(plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1));
-  // Two weights per layer are divided by columns, and four by rows. The first layer needs no gradient of its input in either case.
+  // Per layer, two adapters (of weights divided by columns) add a sum to the forward pass, and four add one to the backward pass.
   sums[Segment::kForward] += 2 * 2;
   sums[Segment::kBackward] += 2 * 4;
   EXPECT_EQ(sums_of(plan), sums);

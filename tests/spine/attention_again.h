@@ -1,4 +1,4 @@
-// A recomputation choice that several tests share: the backward pass recomputes the attention of every layer.
+// Makes a setting for several tests: the backward pass recomputes the attention of every layer instead of saving it.
 // Thread-safe (values only).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace plimsoll::testing {
 
-// Returns a choice with which the backward pass recomputes the attention of every layer. Unless `others` is
+// Returns the setting with which the backward pass recomputes the attention of every layer. Unless `others` is
 // kNone, it also recomputes all values that are cheap to compute. Cost: building a plan.
 inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
   PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "recomputing whole layers includes attention");

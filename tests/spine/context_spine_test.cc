@@ -28,8 +28,8 @@ using testing::TinyCase;
 
 constexpr RankMesh kContextPair{.size = 2, .tensor_size = 2};
 
-// All cases draw dropout where their architecture has it, so that a random draw with a wrong number changes the results. Batches have at most 17
-// tokens in buckets of multiples of 16 or 32 rows, so that the last rank has rows of padding, and of four ranks two have nothing else.
+// All cases use dropout if their architecture has it, so that wrong random numbers change the results. Batches have at most 17 tokens
+// and are padded to multiples of 16 or 32 rows, so that the last rank has padding rows, and two of four ranks have nothing else.
 std::vector<NamedCase> context_cases() {
   TinyCase bert = classifier();
   bert.heads = 4;
@@ -88,7 +88,7 @@ TEST(ContextParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// With ZeRO, the ranks that read different batches divide states, gradients and weights, whose gradients are first summed over the rows.
+// With ZeRO, ranks with different batches divide states, gradients and weights. The ranks that share a batch first sum their gradients.
 TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);
@@ -103,7 +103,7 @@ TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   }
 }
 
-// With pipeline parallelism, a stage sends only the rows of its own rank of the group.
+// With pipeline parallelism too, each rank must compute only its own rows, and send only these to the next stage.
 TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   constexpr int64_t kBatches = 4;
   for (const size_t i : {0, 4, 6}) {
@@ -118,7 +118,7 @@ TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   }
 }
 
-// A run writes whole weights and states, from which a run on any other mesh continues.
+// A run saves whole weights and states, so a run on any other arrangement of ranks (mesh) must be able to continue from them.
 TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);
@@ -139,7 +139,7 @@ TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// Each attention has two exchanges per pass. The gradients are summed in buckets during the backward pass.
+// Each attention must have two exchanges between ranks per pass. Gradients are summed in groups (buckets) during the backward pass.
 TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   using Counts = std::map<std::string, int>;
   const auto counts_of = [](const TinyCase& test, Segment segment, int64_t batches = 1) {
@@ -153,20 +153,20 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
     return counts;
   };
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};
-  // One all_reduce adds up the losses of the ranks, and one the gradients, which are fewer than a bucket here.
+  // One all_reduce adds up the losses of the ranks. Another one adds up all gradients, which fit into one group of 1 MiB.
   EXPECT_EQ(counts_of(language, Segment::kForward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), Counts{});
   // Gradients that accumulate over micro-batches must be summed over the ranks only once per step.
   EXPECT_EQ(counts_of(language, Segment::kBackward, 2), (Counts{{"exchange_heads", 6}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer, 2), (Counts{{"all_reduce", 1}}));
-  // A classifier reads one row per sequence, of the inputs and of the results of the last attention.
+  // A classifier needs one row per sequence of both the inputs and the results of the last attention: two gathers.
   const TinyCase pooled{.layers = 3};
   EXPECT_EQ(counts_of(pooled, Segment::kForward), (Counts{{"exchange_heads", 6}, {"gather_rows", 2}}));
 }
 
-// Each rank keeps 1 / n of what one rank keeps of a layer for the backward pass. Only statistics of rows and what a classifier reads have
-// other sizes.
+// Each of n ranks must save 1 / n of what a single rank saves of a layer for the backward pass. Only statistics of rows, and the rows
+// that a classifier reads, have other sizes.
 TEST(ContextParallelRanks, KeepTheirOwnRows) {
   const auto saved_bytes = [](const Plan& plan) {
     const ProgramPlan& program = plan.programs.at(kTrainProgram);
@@ -198,9 +198,9 @@ TEST(ContextParallelRanks, KeepTheirOwnRows) {
       const double share = static_cast<double>(saved_bytes(plan) * size) /
                            static_cast<double>(rounded.tokens) /
                            (static_cast<double>(saved_bytes(whole)) / static_cast<double>(bucket.tokens));
-      // The results of attention exist twice: as heads, which attention reads, and as rows, which the next product reads. Each is one of
-      // at least eight values of this size in a layer. Norms of heads read queries, keys and values before the exchange, and attention reads
-      // them after it: six values instead of three, of at least ten others.
+      // The results of attention are saved twice, before and after the exchange between ranks. A layer saves at least eight values of
+      // this size, so the share grows by at most 1/8. With norms of heads, queries, keys and values are saved twice too: three more
+      // values besides at least ten others.
       EXPECT_GE(share, 0.99);
       EXPECT_LE(share, item.test.decoder.head_norms ? 1.3 : 1.125);
       expect_apart(plan.programs.at(kTrainProgram), "train");

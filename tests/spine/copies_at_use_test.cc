@@ -152,8 +152,8 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
             square += (got[i] - want[i]) * (got[i] - want[i]);
             whole += want[i] * want[i];
           }
-          // The limit is that of LargerBucket (larger_bucket_test.cc): a value is rounded about ten times
-          // before the next norm.
+          // This is the limit of the test LargerBucket (larger_bucket_test.cc): a value is rounded about ten
+          // times before the next norm.
           EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
         }
       }

@@ -210,8 +210,8 @@ TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
   }
 }
 
-// Unused rows of a bucket must not change the results: neither the scale of a tensor nor a sum may depend on
-// them.
+// Rows that pad a batch to a compiled batch size (bucket) must not change the results: neither the scale of a tensor
+// nor a sum may depend on them.
 TEST(Fp8, UnusedRowsOfABucketChangeNothing) {
   for (const TinyCase& test : cases_of_families()) {
     SCOPED_TRACE(test.model_type);

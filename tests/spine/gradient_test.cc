@@ -255,15 +255,15 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
   EXPECT_GT(checked, 500);
 }
 
-// Returns the bucket in which a batch runs.
+// Returns the sizes (bucket) to which a batch is padded.
 Bucket bucket_of_batch(const Plan& plan, const TinyBatch& batch) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   return bucket_for(program, batch.tensors(program).size());
 }
 
 // A language model head may compute only the rows that have a label. Loss and gradients must equal those of a
-// head that computes all rows, because rows without a label only add zeros to each sum. This is tested in the
-// bucket that a batch normally uses, and in the largest bucket, which a batch with too many labels uses.
+// head that computes all rows, because rows without a label only add zeros to each sum. This is tested with the
+// padded size that a batch normally has, and with the largest one, which a batch with too many labels has.
 TEST(Gradient, RowsWithoutALabelAddNothing) {
   constexpr Bucket kLarge{.tokens = 480, .sequences = 60, .longest = 8};
   std::vector<int> lengths;

@@ -94,8 +94,8 @@ TEST(InterleavedPipeline, ContinueTheStepsOfAnyNumberOfChunks) {
   }
 }
 
-// Each chunk must have one slot per micro-batch whose activations it holds at the same time, and the plan must
-// not reserve more.
+// For each chunk of layers, the plan must reserve memory for exactly as many micro-batches as have activations of this
+// chunk at the same time.
 TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;

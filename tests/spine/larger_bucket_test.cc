@@ -47,7 +47,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // Returns the bucket that the batch fills exactly.
+  // Returns the bucket whose sizes are exactly those of the batch.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -85,7 +85,7 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step in exactly this bucket. If `first_id` is given, it replaces the first token of each batch. If only some
+// Runs one step padded to these sizes. If `first_id` is given, it replaces the first token of each batch. If only some
 // tokens have labels, it replaces all tokens of the first sequence, because a single other token would hardly change
 // the loss at the labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
@@ -119,7 +119,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
 TEST(LargerBucket, TheReferencesKeepEveryBit) {
   int checked = 0;
   for (TinyCase test : step_cases()) {
-    // Skips losses in chunks: the chunks depend on the bucket, and the sum is rounded after each chunk.
+    // Skips losses that are computed in chunks: the bucket determines the chunks, whose sums are rounded.
     if (test.chunked_loss == ChunkedLoss::kAlways) continue;
     SCOPED_TRACE(text_of(test));
     test.reference_kernels = true;
@@ -199,8 +199,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // This check detects an error that both buckets share, which would otherwise widen the limit below. A value
-    // is rounded about ten times before the next norm, and norms do not increase the relative error.
+    // This check detects an error that is the same with and without unused rows, which would otherwise widen the limit
+    // below. A value is rounded about ten times before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));

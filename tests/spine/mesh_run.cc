@@ -176,7 +176,7 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches) {
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
-  // Rounds the number of tokens of the bucket up, as request_of() does for a real run.
+  // Rounds the number of tokens up to a multiple that the ranks can divide, as request_of() does for a real run.
   const int64_t multiple = ranks.sequence_parallel || ranks.context_parallel || ranks.rounds_buckets
                                ? 8 * ranks.mesh.tensor_size
                                : 1;

@@ -19,8 +19,8 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
-  bool context_parallel = false;  // the ranks of the tensor axis divide rows, and no weights
-  bool rounds_buckets = false;    // rounds buckets up even without sequence parallelism
+  bool context_parallel = false;  // the ranks of the tensor axis divide rows (tokens), and no weights
+  bool rounds_buckets = false;    // rounds token numbers up even without sequence parallelism
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
   std::vector<int64_t> first_blocks = {};
@@ -48,7 +48,7 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 // Returns the plan of one rank. All ranks together run `batches` micro-batches per step.
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches);
 
-// Returns the lengths of the sequences of a micro-batch. Micro-batches differ in size, so that they run in different buckets.
+// Returns the lengths of the sequences of a micro-batch. Micro-batches have different lengths and padded sizes.
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
@@ -68,7 +68,7 @@ void fill_by_name(Executor& executor, const MeshStart& start = {});
 // its plan.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,
                                    const MeshStart& start = {}, int last_step = kMeshSteps);
-// Joins the results of all ranks to what one rank would have. The losses are in the order of the micro-batches.
+// Joins the results of all ranks into the result that one rank would have. The losses are in the order of the micro-batches.
 MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 
 // Expects that all ranks have the same norms, weights and states, bit for bit.

@@ -179,7 +179,7 @@ TEST(OffloadToDisk, ThePlanStatesTheFileAndItsTraffic) {
   for (const ModuleMemory& module : module_memory(plan)) EXPECT_EQ(module.state_bytes, 0) << module.module;
 }
 
-// Returns the number of transfers from or to the disk in a segment of a step.
+// Returns the number of transfers from or to the disk in a segment (forward, backward or optimizer) of a step.
 int64_t num_transfers(const Plan& plan, Segment segment) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   int64_t count = 0;
@@ -244,8 +244,8 @@ TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   EXPECT_EQ(build_plan(request).total_bytes(), plan.total_bytes());
 }
 
-// A segment with transfers to or from a disk is not captured as a CUDA graph, because a graph cannot start the threads of the
-// host that transfer.
+// A part of a step (forward, backward, optimizer) with transfers to or from a disk is not captured as a CUDA graph, because a
+// graph cannot start the host threads that transfer.
 TEST(OffloadToDisk, SegmentsWithTransfersAreNotCaptured) {
   const Plan plan = plan_of(TinyCase{}, Kept::kOnDiskLate);
   const ProgramPlan& program = plan.programs.at(kTrainProgram);

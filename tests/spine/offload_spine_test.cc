@@ -118,8 +118,8 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // In how many cases some activations are offloaded and others stay depends on the scratch memory of the
-  // available kernels: 28 with AMX, more than 30 with AVX2. On a GPU the workspace of matrix products leaves
+  // The number of cases in which some activations are offloaded and others stay on the device depends on the scratch
+  // memory of the kernels: it is 28 with AMX, and more than 30 with AVX2. On a GPU the workspace of matrix products leaves
   // enough memory for all activations of models of this size.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
@@ -262,8 +262,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// Some states must stay on the device at the end of a step. The next forward pass copies them to the host, or
-// reading them does.
+// Some states must still be on the device at the end of a step. They are copied to the host during the next forward
+// pass, or before that if something reads them.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);
@@ -305,8 +305,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
-// Everything that a deferred update needs from its own step must be kept until the next step, which may run in
-// any other bucket.
+// Everything that a deferred update needs from its own step must be kept until the next step, which may have
+// any other padded batch size (bucket).
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;

@@ -104,7 +104,7 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
     executor.set_update(1e-2,
-                        step);  // the backward pass may already contain updates, so this is set before it
+                        step);  // set first, because the backward pass may already contain updates
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);

@@ -1,4 +1,4 @@
-// Tests plans for NVIDIA GPUs. No GPU is needed. Every preset is planned for every card for which there are
+// Tests plans for NVIDIA GPUs. No GPU is needed. Every known model (preset) is planned for every card that has
 // kernels. The plans must be close to their lower bound, use addresses with the alignment that the card needs,
 // and need less memory than other implementations.
 #include <gtest/gtest.h>
@@ -313,8 +313,8 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(plan.programs.at(kTrainProgram), text_of(point));
   expect_addresses(plan);
-  // The number of evaluation buckets depends on the data. The plan must fit even with the largest number of
-  // captured graphs.
+  // The number of padded batch sizes (buckets) of an evaluation depends on the data. The plan must fit even with the
+  // largest number of captured graphs.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }

@@ -1,5 +1,5 @@
-// Support for the tests of plan quality: makes plans of presets for many sizes, and checks what every plan must
-// satisfy.
+// Support for the tests of plan quality: makes plans of known models (presets) for many sizes, and checks what every
+// plan must satisfy.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Plans every preset for a grid of sizes and for random sizes. Each plan is close to its lower bound, and no two of
-// its buffers overlap.
+// Plans every known model (preset) for a grid of sizes and for random sizes. Each plan is close to its lower bound, and
+// no two of its buffers overlap.
 #include <gtest/gtest.h>
 
 #include <algorithm>

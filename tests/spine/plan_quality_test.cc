@@ -1,5 +1,5 @@
 // Compares memory layouts with their lower bound, for sizes between the smallest and the largest that are used
-// in training. plan_grid_test tests all presets and sizes.
+// in training. plan_grid_test tests all known models (presets) and sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,9 +106,9 @@ TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
 }
 
 // These batches are hard to lay out: the gradients at the end of the backward pass need about as many bytes as
-// the activations at its start, so an unused gap costs most. Placing buffers in order of size or of lifetime
-// alone would leave gaps of 3 to 9 %. Sequences differ in length, so such batches can have any number of
-// tokens.
+// the activations at its start, so unused gaps between buffers waste the most memory. Placing buffers in order of
+// size or of lifetime alone would leave gaps of 3 to 9 %. Sequences differ in length, so such batches can have any
+// number of tokens.
 TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   const GridPoint points[] = {
       {.preset = "all-MiniLM-L6-v2", .bucket = {.tokens = 813, .sequences = 24, .longest = 55}},

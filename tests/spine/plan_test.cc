@@ -1,5 +1,5 @@
-// Tests plans: the layout compared with its lower bound for every preset, the planning time, and properties
-// of every buffer.
+// Tests plans: the layout compared with its lower bound for every known model (preset), the planning time, and
+// properties of every buffer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,8 +80,8 @@ TEST(Plan, LadderWastesLessThanASixteenth) {
   }
 }
 
-// With sequence parallelism, ranks divide the rows of a bucket, so its number of tokens must be a multiple of a
-// given number.
+// With sequence parallelism, ranks divide the rows of a batch, so the number of tokens of each compiled batch size
+// (bucket) must be a multiple of a given number.
 TEST(Plan, TheBucketsOfALadderAreMultiples) {
   for (const int64_t multiple : {16, 32, 48}) {
     const std::vector<Bucket> ladder =
@@ -99,8 +99,8 @@ TEST(Plan, TheBucketsOfALadderAreMultiples) {
   EXPECT_THROW(make_ladder({.tokens = 40}, 16, 1.0, 16), Error);
 }
 
-// A bucket of masked language modelling has memory for a number of labels that batches practically never
-// exceed. A batch that exceeds it runs in the largest bucket, which has memory for a label at every token.
+// A compiled batch size (bucket) of masked language modelling has memory for a number of labels that batches
+// practically never exceed. A batch that exceeds it runs in the largest bucket, which has memory for a label at every token.
 TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   const std::vector<Bucket> ladder =
       make_ladder({.tokens = 16384, .sequences = 32, .longest = 512}, 16, 0.15);
@@ -108,7 +108,7 @@ TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   const Bucket& usual = ladder[ladder.size() - 2];
   EXPECT_EQ(usual.tokens, 16384);
   // A batch of masked language modelling has 2457.6 labels on average, with a standard deviation of 45.7. The
-  // bucket must have room for several standard deviations more.
+  // usual bucket must have memory for several standard deviations more.
   EXPECT_EQ(usual.label_rows(), 2800);
   for (size_t i = 1; i < ladder.size(); ++i) {
     EXPECT_LE(ladder[i - 1].tokens, ladder[i].tokens);

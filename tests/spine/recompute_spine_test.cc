@@ -50,7 +50,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
       executor.set_update(1e-2,
-                          step);  // the backward pass may already contain updates, so this is set before it
+                          step);  // set first, because the backward pass may already contain updates
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }
@@ -133,10 +133,10 @@ TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   }
 }
 
-// In bf16 the output of a layer is recomputed from rounded normalised values, while the forward pass used
-// them before rounding, so it differs by one rounding of the type. Therefore the first loss has the same
-// bits, and the result of an SGD step differs by less than bf16 itself differs from fp32, since bf16 rounds
-// every value of the layer and not only that one.
+// In bf16 the backward pass recomputes the output of a layer from normalised values that were rounded, while the
+// forward pass used the unrounded ones. They differ by one rounding, which affects gradients but not the first loss.
+// The result of an SGD step must differ by less than a run in bf16 differs from one in fp32, because bf16 rounds every
+// value of the layer and not only this one.
 TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
   int checked = 0;
   for (const char* model : {"bert", "distilbert"}) {

@@ -147,9 +147,9 @@ TEST(SequenceParallelRanks, ExchangeTwicePerBlockAndPass) {
     }
     return counts;
   };
-  // reduce_scatter: one for the word embeddings, and two per layer except the last. Gathers: one before the
-  // query, key and value products of each layer, and one before the feed-forward products of each layer except
-  // the last.
+  // There must be one reduce_scatter for the word embeddings, and two per layer except the last. There must be one
+  // gather before the query, key and value products of each layer, and one before the feed-forward products of each
+  // layer except the last.
   EXPECT_EQ(counts_of({.layers = 3}, Segment::kForward),
             (Counts{{"reduce_scatter", 5}, {"gather_rows", 5}, {"all_reduce", 2}}));
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};

@@ -1,6 +1,6 @@
-// Tests steps of whole models. The results have the same bits whatever the arena contained before, for every bucket,
-// and with any preserving pass switched off. Gradient accumulation gives the same result as one large batch, and the
-// memory that is really used in the arena is what the plan states.
+// Tests steps of whole models. The results have the same bits whatever the arena contained before, for every padded
+// batch size, and without any one of the passes that promise to keep all bits. Gradient accumulation gives the same
+// result as one large batch, and the memory that is really used in the arena is what the plan states.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(Step, PreservingPassesKeepEveryBit) {
     for (TinyCase test : step_cases()) {
       // In 16 bits, recomputation changes results: the fused norm computes its output before it rounds the
       // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
-      // the pass keeps every bit.
+      // the pass "recompute" changes no bit.
       if (pass.name == "recompute" && test.activations) continue;
       // Without the pass loss_with_gradients, the gradients of a chunked loss are computed from the recomputed output
       // of the last norm, which differs by rounding.
@@ -109,7 +109,7 @@ void expect_alike(const TinyCase& test, const StepResult& before, const StepResu
 }
 
 // To find a faulty pass, a user can stop after each pass. After any number of passes the model must train, and
-// a pass that is declared as preserving must not change a bit.
+// a pass that is declared to preserve results must not change a bit.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;
@@ -169,14 +169,14 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   }
 }
 
-// The mean times in a profile must not include the first run of an op in a bucket, which is slower.
+// The mean times in a profile must not include the first run of an op with a batch size (bucket), which is slower.
 TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   const TinyCase test{.accumulation = 2};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 4, .longest = 16}));
   Executor executor(plan);
   testing::fill_weights(executor);
   executor.set_profiling(true);
-  // The first and the third step use a bucket of 16 tokens, the second step uses one of 32.
+  // The batches of the first and the third step are padded to 16 tokens, that of the second step to 32.
   for (const std::vector<int>& lengths : {kLengths, std::vector<int>{16, 12}, kLengths}) {
     const TinyBatch batch = testing::tiny_batch(test, lengths, 1);
     for (const bool add : {false, true}) {
@@ -356,7 +356,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // the backward pass may already contain updates, so this is set before it
+    executor.set_update(1e-2, 1);  // set first, because the backward pass may already contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(kTrainProgram, Segment::kOptimizer);

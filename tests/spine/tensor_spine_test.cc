@@ -335,8 +335,8 @@ TEST(TensorParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Weights and states can be read as whole tensors, so a run on any other mesh must be able to continue from
-// them.
+// Weights and states can be read as whole tensors, so a run on any other arrangement of ranks (mesh) must be
+// able to continue from them.
 TEST(TensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 2;
   for (const NamedCase& item : {exact_cases().front(), grouped_case()}) {

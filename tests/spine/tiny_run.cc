@@ -86,7 +86,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     request.device.kind = KernelDevice::kCuda;
     request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
   } else if (test.fp8 || (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512)) {
-    // oneDNN has no bf16 products on this CPU, and on no CPU fp8 products, so the reference kernels are used.
+    // oneDNN has no bf16 products for this CPU, and no fp8 products for any CPU, so the reference kernels are used.
     request.device.reference_kernels = true;
   }
   return request;

@@ -114,7 +114,7 @@ TEST(ZeroInTensorGroups, StoresSlicesOfParts) {
   }
 }
 
-// A run writes whole weights and states, from which a run on any other mesh continues.
+// A run saves whole weights and states, so a run on any other arrangement of ranks (mesh) must be able to continue from them.
 TEST(ZeroInTensorGroups, ContinuesTheStepsOfAnyMesh) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = zero_cases().at(1);

@@ -96,7 +96,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
   EXPECT_LT(four, eight);
-  // If one of the two layers is not quantized, its weights need 3.5 bytes more each, and no scales.
+  // If one of the two layers is not quantized, each of its weights takes 4 bytes instead of half a byte, without scales.
   arguments.llm_int8_skip_modules = {"encoder.layer.0", "classifier"};
   const int64_t layer = 4 * 16 * 16 + 2 * 16 * 32;
   EXPECT_GT(weights_of(arguments), four + 3 * layer - 4 * places);

@@ -22,7 +22,7 @@ namespace {
 
 using testing::TestFolder;
 
-// How often a segment ran in each bucket. The key is the number of tokens of the bucket.
+// The number of runs by padded batch size (bucket). The key is the number of tokens to which batches are padded.
 using Runs = std::map<int64_t, int64_t>;
 
 int num_met_twice(const Runs& runs) {
@@ -77,7 +77,7 @@ CapturedBuckets planned_buckets(const TestFolder& folder, const Arguments& argum
   return planned_for_card(folder, arguments).request.captured_buckets;
 }
 
-// Returns how often each bucket was used after step `first`, from the log of a run with one micro-batch per
+// Returns how often each padded batch size was used after step `first`, from the log of a run with one micro-batch per
 // step. Each log record states the fraction of unused rows, which determines the bucket.
 Runs runs_in_log(const Arguments& arguments, int64_t first) {
   Runs runs;
@@ -120,8 +120,8 @@ TEST(CapturedBuckets, AreThoseThatTheLogOfARunMeetsTwice) {
   EXPECT_GT(met_once, 2) << "what is met once is not captured";
 }
 
-// Forward and backward run in the bucket of each micro-batch, but the update runs only in the bucket of the
-// last micro-batch of a step.
+// Forward and backward pass run with the padded size (bucket) of each micro-batch, but the update runs only with that
+// of the last micro-batch of a step.
 TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   const TestFolder folder("captured_updates");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -191,7 +191,7 @@ int64_t num_logged(const LogHistory& log) {
   return count;
 }
 
-// Counts the buckets of `times` evaluations of a data set.
+// Counts the padded batch sizes (buckets) of `times` evaluations of a data set.
 void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t times, Runs& runs) {
   if (!data || times == 0) return;
   const std::vector<int32_t> lengths = data->tokens.lengths();
@@ -331,7 +331,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   }
 }
 
-// Counts the buckets of a run that only evaluates or predicts.
+// Counts the padded batch sizes (buckets) of a run that only evaluates or predicts.
 TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   const TestFolder folder("captured_alone");
   Arguments arguments = arguments_with_rows(folder, 20);
@@ -357,8 +357,8 @@ TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   }
 }
 
-// `plan` and `train --dry_run` must count the same buckets, because both know the data. If the data is unknown,
-// an evaluation may use every bucket, and the largest number is planned.
+// `plan` and `train --dry_run` must count the same padded batch sizes (buckets), because both know the data. If the
+// data is unknown, an evaluation may use every bucket, and the largest number is planned.
 TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
   const TestFolder folder("captured_same");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -389,8 +389,8 @@ TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
             (CapturedBuckets{.train = 1, .update = 1, .evaluate = kMaxCapturedBuckets}));
 }
 
-// Counting must be fast for very many epochs. If all epochs are alike, at most three of them are counted. If
-// many are different, the number of all buckets is the upper bound.
+// Counting padded batch sizes (buckets) must be fast for very many epochs. If all epochs are alike, at most three of
+// them are counted. If many are different, the result is the number of all buckets, an upper bound.
 TEST(CapturedBuckets, OfManyEpochsAreBounded) {
   CountedRun run{.sampler = {.strategy = SamplingStrategy::kSequential, .batch_size = 3},
                  .train_lengths = {5, 9, 40, 7, 7, 7, 100, 1, 2, 12}};

@@ -1,6 +1,6 @@
 // Tests a complete run in fp16, on a GPU or with the reference kernels: steps that overflow are skipped,
-// counted and reported, the schedule waits for them, and a run resumed from any checkpoint ends with the same
-// bits, including the scale.
+// counted and reported, and do not advance the learning rate schedule. A run resumed from any checkpoint ends with the
+// same bits, including the loss scale.
 #include <gtest/gtest.h>
 
 #include <cmath>

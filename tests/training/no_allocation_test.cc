@@ -93,7 +93,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
   Batch batch = trainer.next_batch();
   std::optional<CudaDevice> card;
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) card.emplace(0);
-  // In its first step a bucket is bound to its kernels. On a GPU the second step captures them as a CUDA graph.
+  // The first step with a batch size prepares its kernel calls. On a GPU the second one captures them as a CUDA graph.
   for (int step = 0; step < 3; ++step) {
     trainer.forward_backward(batch);
     trainer.update(1e-4);

@@ -76,8 +76,8 @@ std::string all_of(const std::vector<std::string>& lines) {
   return text;
 }
 
-// Each bucket that an evaluation uses has to be bound to its kernels, which needs memory. The plan must count
-// this memory.
+// For each padded batch size (bucket) of an evaluation, the kernel calls are prepared once, which needs memory. The
+// plan must count this memory.
 TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   const TestFolder folder("evaluation_buckets");
   Arguments arguments;
@@ -92,8 +92,8 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
     arguments.do_eval = true;
     return build_plan(setup_of(arguments, RunPurpose::kTrain).request).constant_bytes();
   };
-  // The texts of the first file have 3 tokens and need only the bucket of 16 tokens. Those of the second file
-  // have 3 to 22 tokens and also need buckets of up to 32 tokens.
+  // The texts of the first file have 3 tokens and are padded to 16. Those of the second file have 3 to 22 tokens, and
+  // some are padded to as many as 32.
   std::ofstream(folder.path("even.csv")) << "sentence,label\na,even\nb,odd\nc,even\n";
   const int64_t even = constant_of(folder.path("even.csv"));
   std::ofstream(folder.path("uneven.csv"))

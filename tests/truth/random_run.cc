@@ -78,7 +78,7 @@ void write_vocabulary(const TestFolder& folder) {
   for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary << letter << "\n";
 }
 
-// Writes rows of 1 to `longest` words, so that batches use several buckets. Returns the data file.
+// Writes rows of 1 to `longest` words, so that batches have several padded sizes (buckets). Returns the data file.
 std::string write_texts(const std::string& path, Draw& draw, int64_t num_rows, int64_t longest,
                         int64_t num_labels) {
   std::ofstream rows(path);
@@ -139,8 +139,8 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
   return words;
 }
 
-// Draws a run whose batches all have the same size, with enough steps for every segment to be captured and
-// replayed as a CUDA graph.
+// Draws a run whose batches all have the same size, with enough steps for forward, backward and update to
+// be captured and replayed as CUDA graphs.
 Words draw_deep_training(Draw& draw) {
   const int64_t length = draw.between(16, 128);
   Words words = dummy_arguments(24, length, draw.between(2, 5));

@@ -83,7 +83,7 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
     HtmlTable held{.head = {"MiB", "planned", "held", "measured"},
                    .rows = {},
                    .has_total = true,
-                   .caption = "Planned next to held, in MiB"};
+                   .caption = "Planned, allocated (held) and measured memory, in MiB"};
     const std::string arena = mib_of(memory, "arena_bytes");
     // The memory outside the arena cannot be measured directly. It is the measured memory of the process minus the
     // arena.

@@ -42,7 +42,7 @@ Json track_name(int track, std::string_view name) {
   return {{"name", "thread_name"}, {"ph", "M"}, {"pid", 1}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-// Adds the names of the tracks that contain at least one slice, in the order of their numbers.
+// Adds the name of the process and of each track that contains at least one slice, ordered by track number.
 void add_tracks(const ProgramPlan& program, std::string_view process, Json& events) {
   events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 1}, {"args", {{"name", process}}}});
   events.push_back(track_name(kSegmentTrack, "segments"));

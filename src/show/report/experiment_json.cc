@@ -154,8 +154,9 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   try {
     return peer_of(parse_json(text, source));
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: this is not the output that the script of --peer should write: {}",
-                source, error.what());
+    throw_error(ErrorCode::kBadData,
+                "{}: the output of the --peer script does not have the expected JSON fields: {}", source,
+                error.what());
   }
 }
 

@@ -88,7 +88,7 @@ ExperimentRow experiment_row_of(const nlohmann::json& object);
 // Returns the predictions of the rows, next to the values that Hugging Face's page states, as JSON.
 std::string planned_experiment_json(const ExperimentPlan& plan);
 
-// Returns the JSON file with origin, summary and rows.
+// Returns the text of a JSON file with the date, program and machine (`origin`), the summary and the rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 // Draws a plot of memory and speed with one row of bars per method. The colours are those of Okabe and Ito (2008),

@@ -155,8 +155,8 @@ std::string yes_or_no(double gain) {
   return gain <= 0.98 ? "costs" : "no";
 }
 
-// Returns "yes" or "no" to the question if the method improves the speed, or "unclear" if the difference is within the
-// spread of the runs.
+// States whether the method improves the speed: "yes", "no", "costs" if it is slower, "unclear" if the difference is
+// within the spread of the runs, or "run once" if the spread is not known.
 std::string speed_verdict(const MethodGain& gain) {
   const std::string verdict = yes_or_no(gain.speed);
   if (!gain.spread) return "run once";

@@ -277,7 +277,7 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
   return {};
 }
 
-// Explains the words that the column "effect" contains in these rows.
+// Explains the words that the column "trains" contains in these rows.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
@@ -296,7 +296,7 @@ std::string below_the_table(const std::vector<const FitRow*>& rows, const FitTab
   if (rows.empty()) return {};
   if (context.compares_cards) return format_ties(rows) + format_effects(rows);
   const std::string text = fmt::format(
-      "vs. {}; largest batch: without accumulation; longest text: tokens that fit with this split",
+      "vs. {}; largest batch: without accumulation; longest text: tokens that fit with this batch x acc",
       has_own_row(rows) ? "as is: speed relative to the run without further methods"
                         : "first: speed relative to the first row, because the run does not fit "
                           "without further methods");

@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct FitTableContext {
-  std::string subject;  // heading: "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
+  std::string subject;  // heading: "bert-large-uncased, 512 tokens, 64 sequences per step, on l4 ..."
   // arguments of the run that was searched for, with which it is trained or, if is_plan_only, planned: "--train_file
   // ... --bf16 True"
   std::string command;

@@ -61,8 +61,8 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
 // If optimizer states are kept in host memory, the JSON must have a second memory space, the table an additional line,
 // and the estimated step must include the time of the transfers.
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
-  // The test uses a large model. In a small one the states of the largest weight, an embedding table, are half of all
-  // states, and the GPU holds the states of two updates at a time.
+  // The test uses a large model, because the GPU holds the states of two updates at a time. In a small model the
+  // embedding table alone has half of all states, so little GPU memory would be saved.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");

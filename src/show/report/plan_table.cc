@@ -308,9 +308,9 @@ std::string describe_disk(const Plan& plan, size_t columns) {
   const DiskRates& rates = plan.request.disk;
   return wrapped(fmt::format("disk: optimizer states {} MiB in one file; a step reads {:.1f} and writes "
                              "{:.1f} MB, which takes {:.0f} ms at "
-                             "{:.1f} GB/s ({}); {} MiB of the arena contain states from their read to their "
-                             "write, and {} MiB of {} memory "
-                             "are buffers of the transfers",
+                             "{:.1f} GB/s ({}); {} MiB of the arena hold states between reading and writing "
+                             "them, and {} MiB of {} memory "
+                             "are transfer buffers",
                              format_mib(use.stored_bytes), static_cast<double>(use.read_bytes) / 1e6,
                              static_cast<double>(use.written_bytes) / 1e6, use.ms, rates.both_gb_per_s,
                              rates.is_measured() ? "measured on " + rates.date : "assumed",
@@ -367,7 +367,7 @@ std::string operations_table(const Plan& plan, size_t columns) {
   const OpTotals total = operations.total();
   std::string text = "\n" +
                      left_aligned(plan.trains()                           ? "operations of a step"
-                                  : plan.request.generation.num_pages > 0 ? "operations of the largest run"
+                                  : plan.request.generation.num_pages > 0 ? "largest forward pass"
                                                                           : "operations of a batch",
                                   kLabelWidth) +
                      right_aligned("GFLOP", 12) + right_aligned("GB moved", 12) +
@@ -383,7 +383,7 @@ std::string operations_table(const Plan& plan, size_t columns) {
             right_aligned(format_share(sums.ms, total.ms), 9) + "\n";
   }
   text += plan.request.generation.num_pages > 0
-              ? fmt::format("{} in that run", counted(plan.request.batches.generate.tokens, "token"))
+              ? fmt::format("{} in that pass", counted(plan.request.batches.generate.tokens, "token"))
               : fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
   if (plan.trains()) {
     text += fmt::format("; forward {}, backward {}, optimizer {}",

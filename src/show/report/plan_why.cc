@@ -77,10 +77,10 @@ std::string format_products(const ProgramPlan& program, const PlanRequest& reque
     const TunedProduct* near = request.products.tuning.nearest(key);
     std::string words = "the library's first choice, not measured";
     if (exact != nullptr) {
-      words = fmt::format("{:.3f} ms, the best of {} (first choice {:.3f}): {}", exact->ms,
-                          exact->num_candidates, exact->first_ms, exact->words);
+      words = fmt::format("{:.3f} ms, the fastest of {} (the library's first choice: {:.3f} ms): {}",
+                          exact->ms, exact->num_candidates, exact->first_ms, exact->words);
     } else if (near != nullptr) {
-      words = "the choice of the nearest measured size: " + near->words;
+      words = "the algorithm of the nearest measured size: " + near->words;
     }
     some_not_measured |= exact == nullptr && near == nullptr;
     text += product_line(key, product.count, words);
@@ -137,22 +137,23 @@ std::string format_formulas(const Plan& plan) {
   return text + "  " + wrapped(parameters.difference, 98);
 }
 
-// Describes when the updates run if optimizer states are kept on the host, and why: in the next forward pass, where each
-// weight is read, or in a part of the step of their own.
+// Describes when the updates run if optimizer states are kept on the host, and why. They run either in the next forward
+// pass, where each weight is read, or in a separate part of the step after the backward pass.
 std::string format_update_place(const Plan& plan) {
   if (!plan.trains() || !plan.programs.at(kTrainProgram).update_place) return "";
   const UpdatePlace& place = *plan.programs.at(kTrainProgram).update_place;
   const auto ms = [](double value) { return fmt::format("{:.1f} ms per step", value); };
   std::string text = place.is_at_use
                          ? "updates run in the next step's forward pass, where their weights are read: " +
-                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " in their own step"
-                         : "updates run in their own step: " + ms(place.in_step_ms);
+                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) +
+                               " if they ran after the backward pass"
+                         : "updates run after the backward pass: " + ms(place.in_step_ms);
   if (!place.is_at_use)
     text += "; running them in the next step's forward pass is not faster, or needs too much memory";
   return wrapped(text, 98) + "\n";
 }
 
-// States per program how many segments a GPU captures as CUDA graphs, and the memory of these graphs.
+// States for each program how many segments (forward, backward, optimizer) become CUDA graphs, and the memory of the graphs.
 std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;
@@ -170,9 +171,10 @@ std::string format_captured(const Plan& plan) {
     if (program.name == kTrainProgram) add("training", program, buckets.train);
     if (program.name == kEvaluateProgram) add("evaluation", program, buckets.evaluate);
   }
-  return wrapped(fmt::format("captured programs: {} (a segment is captured when it runs in a bucket for the "
-                             "second time; at most {} are kept)",
-                             fmt::join(parts, "; "), kMaxCapturedSegments),
+  return wrapped(fmt::format(
+                     "captured programs: {}; a segment (forward, backward or update) is captured as a CUDA "
+                     "graph when it runs with a batch size (bucket) for the second time; at most {} are kept",
+                     fmt::join(parts, "; "), kMaxCapturedSegments),
                  98) +
          "\n";
 }

@@ -62,15 +62,16 @@ std::string format_slowest(const std::vector<OpEstimate>& ops, std::span<const d
 std::string describe_steps(const ProfileContext& context) {
   const int64_t first = context.num_first_steps;
   if (context.num_steps > 0) {
-    return fmt::format("mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
-                       first == 0
-                           ? ""
-                           : fmt::format("; {} more {} not included, because a bucket ran for the first time",
-                                         first, first == 1 ? "step is" : "steps are"));
+    return fmt::format(
+        "mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
+        first == 0 ? ""
+                   : fmt::format("; {} more {} not included, because a batch size ran for the first time",
+                                 first, first == 1 ? "step is" : "steps are"));
   }
   if (first == 0) return "";
-  return fmt::format("mean of {} step{}, each the first in its bucket, which takes longer: run more steps\n",
-                     first, first == 1 ? "" : "s");
+  return fmt::format(
+      "mean of {} step{}, each the first with its batch size, which takes longer: run more steps\n", first,
+      first == 1 ? "" : "s");
 }
 
 // Formats the reached rates as shares of the measured peak rates of the device. Matrix products are compared with the

@@ -1,4 +1,4 @@
-// Formats the measured time of a step as a table: per group of ops and segment of the program, and for the slowest ops. Pure; thread-safe.
+// Formats the measured time of a step as a table: per group of ops and phase (forward, backward, optimizer), and for the slowest ops. Pure; thread-safe.
 #pragma once
 
 #include <span>

@@ -53,8 +53,8 @@ TEST(Progress, FitsAnyTerminal) {
   }
 }
 
-// If the line is too narrow for all figures, elapsed and remaining time must be kept longest, because they are what a
-// waiting user wants to know.
+// If the line is too narrow for all figures, elapsed and remaining time must be kept longest, because they are most
+// important to a user who waits.
 TEST(Progress, ShowsTheTimeLongest) {
   ProgressFigures long_run = figures();
   long_run.step = 50'000;

@@ -58,9 +58,10 @@ std::string rank_fit_table(const RankFitReport& report, const RankFitContext& co
   for (const RankFitRefusal& refusal : report.refused)
     text += wrapped(fmt::format("not possible: {}: {}", refusal.choice, refusal.reason), kRankFitWidth);
   text += wrapped(
-      fmt::format("searched: {} of GPUs, batch and recomputation in {:.1f} s; {} of them were excluded by a "
-                  "bound, and the others were planned",
-                  counted(report.num_choices, "division"), report.seconds, report.num_pruned),
+      fmt::format(
+          "searched: {} of GPUs and batch, with and without recomputation, in {:.1f} s; {} of them were not "
+          "planned, because they need too much memory or fit with less recomputation",
+          counted(report.num_choices, "division"), report.seconds, report.num_pruned),
       kRankFitWidth);
   text += "\nto train row\n";
   for (size_t i = 0; i < report.rows.size(); ++i) {
