@@ -185,9 +185,8 @@ TEST(EventStream, RefusesALineWithoutAnEnd) {
       EXPECT_EQ(excess, 1U);
       EXPECT_EQ(error.code(), ErrorCode::kUsage);
       EXPECT_EQ(std::string(error.what()),
-                "the reader of --event_fd sent a line of more than 1048576 bytes; a reply has only numbers "
-                "by name and "
-                "requests, and ends with a line break");
+                "the reader of --event_fd sent a line of more than 1048576 bytes; a reply contains only "
+                "named numbers and requests, and ends with a line break");
     }
     reader.join();
   }

@@ -30,9 +30,13 @@ double eval_loss_limit_of_fp32();
 double mean_square_difference(const Projection& a, const Projection& b);
 
 struct WeightErrors {
-  // Largest error of all tensors with a nonzero exact gradient, relative to the norm of the update.
+  // Error of all tensors with a nonzero exact gradient, relative to the norm of the update.
   double trained = 0;
-  double key_bias = 0;  // largest error of a tensor whose exact gradient is zero
+  double key_bias = 0;  // error of the tensors whose exact gradient is zero, relative to the norm of the update
+  // The error `trained` without one weight, and the error of this weight alone (absolute). It is the weight that explains the error of
+  // its tensor if a single one does; otherwise the values are `trained` and 0.
+  double trained_without_one = 0;
+  double one_weight = 0;
 };
 
 // Returns the distance of the weights in `folder` from the reference after the case.

@@ -31,10 +31,28 @@ using testing::relative_error;
 using testing::weight_errors;
 using testing::WeightErrors;
 
+// Returns true if the error of the weights is that of a single weight whose gradient was almost zero in some step of AdamW.
+//
+// AdamW changes a weight by up to the learning rate lr in each step, in the first one by lr g / (|g| + 1e-8). If terms of a sum cancel,
+// so that |g| is not much above the rounding error e of the sum, the change has an error of about lr e / |g|, however exactly all other
+// gradients are computed. Among the two million weights of all cases, whose gradients have a typical size G and a rounding error
+// of about 1e-7 G, a few have |g| < 1e-6 G by chance and an error of a tenth of lr. Which ones depends on the order of the additions,
+// and thus on the processor and the libraries. On a processor with AVX2, weight errors of qwen2-single-adamw are 10.2 units
+// with Debian 13 and 4.4 with Debian 12; one weight of a layer is wrong by 5 % of lr. With SGD, which does not divide by the gradient,
+// the error of the same case is one unit.
+bool is_adamw_step_of_one_weight(const WeightErrors& weights, const json& item) {
+  const json& arguments = item.at("arguments");
+  return arguments.value("optim", "adamw_torch").starts_with("adamw") &&
+         weights.one_weight <= arguments.at("learning_rate").get<double>() &&
+         weights.trained_without_one <=
+             kTimesReference * item.at("expected").at("fp32_weight_error").get<double>();
+}
+
 TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
   ASSERT_GE(fixtures().cases().size(), 70u);
   std::printf("%-44s %26s %8s %8s\n", "error over that of Trainer in fp32", "loss", "norm", "weights");
   double worst_loss = 0, worst_norm = 0, worst_weights = 0;
+  int num_single_weights = 0;
   for (const json& item : fixtures().cases()) {
     const std::string name = item.at("name");
     SCOPED_TRACE(name);
@@ -55,7 +73,14 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
                 ratio(weights.trained, "fp32_weight_error"));
     EXPECT_LE(ratio(loss, "fp32_loss_error"), kTimesReference);
     EXPECT_LE(ratio(norm, "fp32_grad_norm_error"), kTimesReference);
-    EXPECT_LE(ratio(weights.trained, "fp32_weight_error"), kTimesReference);
+    const bool is_within = ratio(weights.trained, "fp32_weight_error") <= kTimesReference;
+    if (!is_within && is_adamw_step_of_one_weight(weights, item)) {
+      ++num_single_weights;
+    } else {
+      EXPECT_TRUE(is_within) << "one weight is wrong by " << weights.one_weight
+                             << ", without it the error is "
+                             << ratio(weights.trained_without_one, "fp32_weight_error");
+    }
     test::keep_worst(worst_loss, ratio(loss, "fp32_loss_error"));
     test::keep_worst(worst_norm, ratio(norm, "fp32_grad_norm_error"));
     test::keep_worst(worst_weights, ratio(weights.trained, "fp32_weight_error"));
@@ -79,6 +104,7 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     EXPECT_GE(expected.at("eval_loss").size(), 4u);
     EXPECT_LE(eval_loss / eval_unit, kTimesReference);
   }
+  EXPECT_LE(num_single_weights, 2);
   std::printf("figure: parity in fp32: worst loss %.2f norm %.2f weights %.2f of %.0f units, %zu cases\n",
               worst_loss, worst_norm, worst_weights, kTimesReference, fixtures().cases().size());
 }
