@@ -39,7 +39,7 @@ struct PlannedRun {
   double planning_ms = 0;                          // time that it took to make the plan
 };
 
-// Memory by purpose, in bytes. Each purpose is a row of the printed memory table.
+// The memory of a phase in bytes, by what it is used for. Each field is a row of the printed memory table.
 struct PlannedPurposes {
   int64_t weights = 0;
   int64_t optimizer_states = 0;
@@ -68,7 +68,7 @@ struct PlannedPhase {
 // The op of a phase at which the most memory is in use.
 struct PlannedPeak {
   std::string phase;  // the phase: "train" or "eval"
-  // the segment of the program that contains the op: "forward", "backward" or "optimizer"
+  // the part of the step that contains the op: "forward", "backward" or "optimizer"
   std::string segment;
   std::string module;  // module that the op belongs to, such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;      // name of the op, such as "matmul"
@@ -95,7 +95,7 @@ struct PlannedModule {
   int64_t temporary_bytes_at_most = 0;
 };
 
-// A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
+// A rule of thumb for the memory of training in bytes per parameter. Reports compare it with the plan.
 struct PlannedRule {
   std::string name;     // name of the rule, such as "AdamW in fp32"
   std::string made_of;  // parts of the bytes per parameter, such as "4 weights + 4 gradients + 8 moments"

@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Milliseconds of the ops of one kind: measured, then estimated.
+// The measured and the estimated time of all ops of one kind, in milliseconds.
 using Times = std::pair<double, double>;
 
 void add_run(const std::string& folder, CpuCalibration& calibration) {

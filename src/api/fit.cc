@@ -66,7 +66,7 @@ void add_new(std::vector<std::string>& texts, const std::vector<std::string>& mo
   }
 }
 
-// A device to search for, the run on it, and the methods that it can use.
+// A device for which the fastest methods are searched, the run on it, and the methods that this run can use.
 struct AskedDevice {
   std::string device = {};
   RunSpec run = {};
@@ -146,8 +146,8 @@ class Fit {
     return names;
   }
 
-  // Returns a note about cards that a plan can be made for but on which this release does not run. They are those that
-  // the user named, or, with `--device all`, those that were left out.
+  // Returns a note about cards for which a plan can be made although this release does not run on them: those of them that the
+  // user named, or, with `--device all`, all of them, because the search left them out.
   std::string plan_only_text() const {
     const bool is_all = options_.devices == std::vector<std::string>{"all"};
     std::vector<std::string> names;
@@ -176,8 +176,8 @@ class Fit {
     run.arguments.recompute_budget = arguments.recompute_budget;
     run.facts.evaluate = evaluates_;
     run.facts.lengths = SequenceLengths::kAllLongest;
-    // If the run has data, it is random data, because `fit` reads no other. Its lengths are known for every batch size,
-    // so the CUDA graphs that would be captured can be counted.
+    // `fit` reads no files, so data for training is random, and the lengths of its sequences are known. From them follows the number
+    // of CUDA graphs that a run with a given batch size would capture.
     if (setup.data.train && run.facts.device.is_gpu()) {
       run.facts.captured.count = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);
@@ -255,7 +255,7 @@ class Fit {
     }
   }
 
-  // No set of methods fits, so this adds the row with the set of methods that needs the least memory.
+  // Called if no set of methods fits. Adds a row with the set of methods that needs the least memory.
   void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
     const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
     if (!smallest) return;
@@ -440,7 +440,7 @@ class Fit {
   // For each device and each reason, the methods that cannot be used.
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
   std::optional<Error> unable_;  // the first error of a card for which the arguments were refused
-  // For each card, how much its fastest set of methods changes the training. Cards with equal costs or times are sorted by it.
+  // For each card, how much its fastest set of methods changes the training. It decides the order of cards with equal cost or time.
   std::map<std::string, ExtentOfChange> extents_;
   size_t num_methods_ = 0;
   double plan_ms_ = 0;

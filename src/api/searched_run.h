@@ -25,7 +25,7 @@ Arguments without_data(Arguments arguments, const Environment& environment);
 // batch size.
 Arguments without_recompute_choice(Arguments arguments);
 
-// The printed command that trains the run.
+// The command that trains the run that a search has found, as `fit` prints it.
 struct SearchedCommand {
   // The arguments of the run, without those that the search chooses, and without a --device that names a card of the
   // table of devices, because the user's machine has no device of this name.
@@ -40,7 +40,7 @@ struct CommandKind {
   bool is_plan = false;
   bool is_for_one_gpu = false;  // true if the command must limit the run to one GPU
 };
-// Returns the command. `label` is the name of the model in the text.
+// Returns the command. `label` is the name of the model in the sentence `to_fill_in`.
 SearchedCommand command_of_search(const Arguments& arguments, const std::string& label,
                                   const CommandKind& kind);
 

@@ -323,7 +323,7 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
     Arguments arguments;
     set_from_text(arguments, setting, another_value(setting), setting.info.name);
     const std::vector<std::string> notes = resolve_arguments(arguments);
-    // another_value() returned a value other than the default; a flag without a default was set to True.
+    // The setting had a value other than its default (True for a flag without a default), so there must be one note.
     ASSERT_EQ(notes.size(), 1u) << setting.info.name;
     EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
                             " has no effect here: " + std::string(setting.info.note));
