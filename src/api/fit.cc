@@ -401,20 +401,21 @@ class Fit {
         smallest.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(smallest.methods, ", "));
     if (compares_cards()) {
       throw_error(ErrorCode::kWillNotFit,
-                  "nothing fits on any of these cards: the smallest run of {}, {} of {} per step, needs {} "
-                  "MiB ({}, on {})\n  {}\n  shorten the sequences with {}, or use a smaller model",
+                  "nothing fits on any of these cards: the smallest run of {}, with {} of {} per step, needs "
+                  "{} MiB ({}, on {})\n  {}\n  shorten the sequences with {}, or use a smaller model",
                   label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
                   smallest.device, report_.searched, length_argument_);
     }
     const int64_t allowed = allowed_bytes() / kMiB;
     const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
-    throw_error(ErrorCode::kWillNotFit,
-                "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} per step, needs {} MiB ({}), "
-                "short by {} MiB\n  {}{}\n  shorten the sequences with {}, use a smaller model, or raise the "
-                "limit with {} {}MiB",
-                allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-                needed - allowed, report_.searched, others, length_argument_,
-                base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
+    throw_error(
+        ErrorCode::kWillNotFit,
+        "nothing fits: {} MiB allowed; the smallest run of {}, with {} of {} per step, needs {} MiB "
+        "({}), short by {} MiB\n  {}{}\n  shorten the sequences with {}, use a smaller model, or raise the "
+        "limit with {} {}MiB",
+        allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+        needed - allowed, report_.searched, others, length_argument_,
+        base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
   }
 
   std::string subject() const {

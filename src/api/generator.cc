@@ -374,7 +374,7 @@ std::vector<Continuation> Generator::generate(const std::string& prompt, const O
 }
 
 void Generator::request_stop() {
-  static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may take no lock");
+  static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers call this, so it must not lock");
   if (impl_) impl_->stop.store(true);
 }
 

@@ -164,9 +164,9 @@ class LinksOfRun {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {
       report_.notes.push_back(fmt::format(
-          "the largest size is {} KiB, and plans assume its rate for larger exchanges, which are faster in "
-          "reality; leave out the size after --links, or give 16MiB or more, before you use the times in "
-          "plans",
+          "the largest measured size is {} KiB, and plans assume its rate for larger sizes too, which are "
+          "faster in reality; before you use the times in plans, measure without a size after --links or "
+          "with 16MiB or more",
           limits_.largest_bytes >> 10));
     }
     FileSystem& files = posix_file_system();

@@ -378,7 +378,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
 }
 
 void Trainer::request_stop() {
-  static_assert(decltype(Impl::stop)::is_always_lock_free, "a signal handler may take no lock");
+  static_assert(decltype(Impl::stop)::is_always_lock_free, "signal handlers call this, so it must not lock");
   if (impl_) impl_->stop.store(true);
 }
 

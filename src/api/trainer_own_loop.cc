@@ -68,9 +68,9 @@ void scale_gradients(Executor& executor, double factor) {
     ++num_scaled;
   }
   PLIMSOLL_CHECK(num_scaled > 0,
-                 "the scale of the gradients cannot change between two calls of backward(), because this run "
+                 "the gradients cannot be scaled after forward_backward(), because this run stores none: it "
                  "updates weights "
-                 "as soon as their gradients are computed and stores no gradients");
+                 "as soon as their gradients are computed");
 }
 
 }  // namespace
