@@ -30,7 +30,7 @@ def steady(log, samples_per_step, steps):
 
 
 def arrivals(lines):
-    """Returns for each logged step the time at which this script received its progress line."""
+    """Returns for each logged step the time, in seconds since the start, at which this script received its progress line."""
     found = ((re.match(r"step +(\d+)/", text), seconds) for seconds, text in lines)
     return {int(match.group(1)): seconds for match, seconds in found if match}
 

@@ -72,9 +72,9 @@ struct PlannedPeak {
   std::string segment;
   std::string module;  // module that the op belongs to, such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;      // name of the op, such as "matmul"
-  int64_t position = 0;  // index of the op in its program, from 0
+  int64_t position = 0;  // index of the op, from 0, among the num_ops ops of the step
   int64_t num_ops = 0;
-  int64_t transient_bytes = 0;  // bytes of the buffers in use that exist only within one run of the program
+  int64_t transient_bytes = 0;  // bytes in use of buffers that exist only during a step or batch
 };
 
 struct PlannedBytes {
@@ -178,18 +178,18 @@ struct PlannedBeams {
 // The KV cache and the speed of a plan that generates texts.
 struct PlannedGeneration {
   int64_t prompts_at_once = 0;
-  int64_t sequences_per_prompt = 0;  // number of beams or of sampled texts
+  int64_t sequences_per_prompt = 0;  // number of beams, or of texts that are sampled for a prompt
   int64_t longest_prompt = 0;        // number of tokens of the longest prompt
   int64_t max_new_tokens = 0;
   int64_t cache_bytes_per_token = 0;  // bytes of the key and the value of one token, summed over all layers
   int64_t page_tokens = 0;
-  int64_t num_pages = 0;  // pages that the cache needs in the worst case; the arena contains all of them
-  // pages of a prompt of the greatest length; all sequences of the prompt share them
+  int64_t num_pages = 0;  // the largest number of pages in use at once; the arena has room for them
+  // number of pages of the longest prompt that all its sequences share, because these pages contain only tokens of the prompt
   int64_t shared_pages = 0;
-  int64_t own_pages = 0;  // largest number of pages that belong to one sequence only
+  int64_t own_pages = 0;  // largest number of further pages of one sequence
   double prefill_ms = 0;  // estimated time to process the largest batch of prompts (prefill)
-  // Estimated time of a run that adds one token to each sequence, without the time in which the host selects the
-  // tokens.
+  // Estimated time in which the model computes one more token of each sequence. It excludes the time in which the host
+  // selects the tokens.
   double decode_run_ms = 0;
   double new_tokens_per_s = 0;
   std::vector<PlannedBeams> beams;  // plans with other numbers of beams; empty with Savings::kLeaveOut

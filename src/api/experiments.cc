@@ -67,8 +67,8 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-// Number of steps of a row on a GPU. The speed is measured over the last two thirds (steady_samples_per_s()): over 30
-// steps with a batch of 4, and over 18 steps with a batch of 32, which takes longer per step.
+// Number of steps of a row on a GPU. The speed is measured from the first log record after a third of them to the end
+// (steady_samples_per_s()): over 30 steps with a batch of 4, and over 18 with a batch of 32, whose steps take longer.
 constexpr const char* kGpuSteps = "50";
 constexpr const char* kGpuStepsOfLargeBatch = "30";
 constexpr const char* kAllSamples = "-1";

@@ -306,7 +306,7 @@ class Fit {
     refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
   }
 
-  // Returns the methods that cannot be used: a line per reason, with the cards to which the reason applies.
+  // Returns the text that lists the methods which cannot be used, one line per reason. In a comparison, it names the cards.
   std::string refused_text() const {
     std::string text;
     std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;

@@ -13,8 +13,8 @@ namespace plimsoll {
 
 inline constexpr int64_t kMostEffective = 65536;  // largest permitted number of sequences per optimizer step
 
-// Returns the number of tokens per sequence for which plans are made. It is the largest permitted number, so that the
-// data need not be read. Requires: the arguments are resolved.
+// Returns the number of tokens per sequence for which plans are made: the maximum length (such as --max_seq_length), so
+// that the data need not be read. Requires: the arguments are resolved.
 int64_t planned_length(const Arguments& arguments);
 // Returns true if the run contains evaluations or predictions.
 bool evaluates(const Arguments& arguments);

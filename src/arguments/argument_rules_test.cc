@@ -265,8 +265,8 @@ TEST(ResolveArguments, OffloadOptimizer) {
   EXPECT_EQ(
       error_of({"--offload_optimizer", "cpu"}),
       "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
-  // These values cannot come from a command line: "" is set by a program, and true or false is contained in a file of
-  // an earlier version.
+  // A command line cannot set these values: a program can set "", and files that an earlier version wrote contain true
+  // or false.
   Arguments arguments;
   arguments.offload_optimizer = "";
   static_cast<void>(resolve_arguments(arguments));
@@ -302,7 +302,7 @@ TEST(ResolveArguments, PipelineParallelism) {
                   .starts_with("--pp_size 2 needs the norm"));
 }
 
-// Returns, for any setting, a value as text that differs from the default and from False.
+// Returns a value for this setting, as text. It differs from the setting's default and, for flags without a default, from False.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;
   const std::string text = format_value(defaults, setting);

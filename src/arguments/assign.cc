@@ -26,7 +26,7 @@ void set_value(const Assignment& assignment, const Setting& setting, ParseResult
   result.explicitly_set.emplace(setting.info.name);
 }
 
-// Returns the value of a flag that was given under an old name. null counts as false.
+// Returns the value of a flag that was given under an old name. In a settings file the value null means False.
 bool flag_value(const Assignment& assignment) {
   if (assignment.value.is_null()) return false;
   if (assignment.value.is_boolean()) return assignment.value.get<bool>();
