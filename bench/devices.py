@@ -74,7 +74,7 @@ def gpus_of_runs(count):
 
 
 def visible_name(device):
-    """Returns the name of the only visible device for a program that runs in environment_for(device)."""
+    """Returns the name under which a program that runs in environment_for(device) sees its only device: "cuda:0" or "cpu"."""
     return "cuda:0" if device.startswith("cuda") else "cpu"
 
 
@@ -188,10 +188,10 @@ def wrong_threads(wanted, used):
 
 
 def precision_of_error(error):
-    """Returns the type in which operands were rounded, given the largest error of a product relative to its largest element.
+    """Returns the data type to which the operands of a product were rounded: "fp32", "tf32" or "bf16".
 
-    The product is that of product_precision(). fp32 sums of 256 terms have errors below 1e-5. Rounded operands have errors of about 2^-11
-    (TF32 and fp16) or 2^-8 (bf16) per term, of independent signs."""
+    `error` is the largest error of the product in product_precision(), relative to its largest element. fp32 sums of 256 terms have errors
+    below 1e-5. Rounding the operands gives each term an error of random sign: about 2^-11 for TF32 and fp16, 2^-8 for bf16."""
     return "fp32" if error < 2e-5 else "tf32" if error < 7e-4 else "bf16"
 
 
@@ -207,8 +207,8 @@ def product_precision(device):
 
 
 def trainer_precision(trainer):
-    """Returns the type in which a Trainer multiplies matrices: that of its mixed precision ("bf16", "fp16"), otherwise
-    the measured type of fp32 products."""
+    """Returns the data type in which a Trainer multiplies matrices: the type of its mixed precision ("bf16", "fp16"), or, if it
+    has none, the measured type in which the device multiplies fp32 matrices."""
     mixed = str(trainer.accelerator.mixed_precision)
     return mixed if mixed != "no" else product_precision(trainer.args.device)
 

@@ -4,12 +4,12 @@
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
        experiments_peer.py --check    # checks if it can run; exit code 0 or the reason in the last line
 
-It needs torch and transformers. Random weights and random ids as in the row, fused AdamW unless another optimizer is
-requested, no saving and no logging: the settings of a careful user. LoRA is PEFT's, frozen parameters and the type of the
-weights are set on the model, 8-bit Adagrad and SGD are bitsandbytes'. Arguments for which Trainer has no equivalent are refused,
-so that no row is compared with another method; other names that are not in TrainingArguments are ignored. Samples/s are those
-after a third of the steps, with the GPU idle at both ends. Memory on a GPU is the peak of NVML's `used` (version 2) minus its
-value before the run; on a CPU it is the peak of the process.
+It needs torch and transformers. The run uses random weights and random ids as Plimsoll's run does, fused AdamW unless another
+optimizer is requested, and neither saves nor logs: the settings of a careful user. LoRA is that of PEFT, 8-bit Adagrad and SGD those
+of bitsandbytes; frozen parameters and the data type of the weights are set on the model itself. Arguments for which Trainer has no
+equivalent are refused, so that different methods are never compared; other names that are not in TrainingArguments are ignored.
+Samples/s are measured after the first third of the steps, with the GPU idle at both ends. Memory on a GPU is the peak of NVML's
+`used` (version 2) minus its value before the run; on a CPU it is the peak of the process.
 """
 import ctypes
 import dataclasses
@@ -40,7 +40,7 @@ class Memory(ctypes.Structure):
 
 
 class Gauge:
-    """Samples NVML's `used` of the first visible GPU until `stop`."""
+    """Reads the used memory of the first visible GPU from NVML every 10 ms until stop(), which returns the largest increase."""
 
     def __init__(self):
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -90,7 +90,7 @@ WITHOUT_PEER = {
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
     "fp8": ("False",),
-    # This script runs Trainer in one process and trains a classifier.
+    # The settings below keep these values, because this script runs Trainer in one process and trains a classifier.
     "nproc_per_node": ("1",),
     "nnodes": ("1",),
     "tp_size": ("1",),
@@ -116,7 +116,7 @@ def refuse_what_has_no_peer(options):
 
 
 def own_optimizer(model, arguments, options):
-    """Creates an optimizer of bitsandbytes with Trainer's groups: no decay of biases and norms, embeddings in 32 bits."""
+    """Creates an optimizer of bitsandbytes as Trainer would: biases and norms do not decay, states of embeddings have 32 bits."""
     import bitsandbytes
     settings = dict(pair.split("=", 1) for pair in options.get("optim_args", "").split(",") if pair)
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -194,7 +194,7 @@ def device_of_row(out):
 
 
 def wanted_precision(options):
-    """Returns the type that trainer_precision() must report for the run: its mixed precision, otherwise that of fp32 products."""
+    """Returns the result that trainer_precision() must have for the run: its mixed precision, otherwise the type of fp32 products."""
     for name in ("bf16", "fp16", "tf32"):
         if options.get(name, "False") in ("True", "true", "1"):
             return name
@@ -202,7 +202,7 @@ def wanted_precision(options):
 
 
 def bert_config_of(name):
-    """Returns the configuration of a BERT in a folder or in Hugging Face's cache. BertConfig would accept that of any model."""
+    """Returns the configuration of a BERT model. Checks model_type, because BertConfig would also read the file of another model."""
     from transformers import AutoConfig
     config = AutoConfig.from_pretrained(name)
     if config.model_type != "bert":

@@ -35,7 +35,7 @@ endif()
 set(PLIMSOLL_CUDA_BUILT ${PLIMSOLL_HAS_CUDA} CACHE INTERNAL "")
 if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-  # CMake 3.25 does not know that nvcc supports C++20.
+  # nvcc supports C++20, but CMake 3.25 has no compiler option for it, so the option is set here.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

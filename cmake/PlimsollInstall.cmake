@@ -45,8 +45,8 @@ if(TARGET plimsoll)
 endif()
 
 if(TARGET plimsoll_api)
-  # CMake requires a source for a shared library. All other symbols come from the static library of the API, which is
-  # linked completely.
+  # A shared library needs at least one source in CMake, so this file is generated. All other symbols come from the static library
+  # of the API, which is linked completely.
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/library_version.cc
     CONTENT "extern \"C\" const char* plimsoll_library_version() { return \"@PROJECT_VERSION@\"; }\n" @ONLY)
   add_library(plimsoll_shared SHARED ${PROJECT_BINARY_DIR}/generated/library_version.cc)

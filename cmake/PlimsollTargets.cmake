@@ -92,7 +92,7 @@ function(plimsoll_test name)
   if(ARG_COST)
     set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
   endif()
-  # Tests without the label gpu test the CPU, also on a machine with a GPU. Tests with the label gpu run one at a time.
+  # Tests without the label gpu see no GPU, so that they test the CPU on every machine. Tests with the label gpu run one at a time.
   if("gpu" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   else()
@@ -100,7 +100,7 @@ function(plimsoll_test name)
   endif()
   # Tests must not access the hub. A test of downloads uses its own server.
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "HF_HUB_OFFLINE=1")
-  # LSAN_OPTIONS is an environment variable, so it also applies to the programs that a test starts.
+  # The file lists memory leaks of other libraries, which are ignored. A variable also reaches the programs that a test starts.
   if(PLIMSOLL_SANITIZE)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")

@@ -23,7 +23,7 @@ while(packages)
   file(RENAME ${documents}/CHANGELOG.md ${documents}/changelog)
   run(gzip -9nf ${documents}/changelog)
   run(python3 ${CPACK_PLIMSOLL_SOURCE}/scripts/third_party.py copyright ${CPACK_PLIMSOLL_CUDA} ${documents}/copyright)
-  # The copyright file that was written above contains the licence.
+  # The file LICENSE is not needed, because the copyright file that was written above contains the licence.
   file(REMOVE ${documents}/LICENSE)
   file(GLOB pages ${root}/share/man/man1/*.1)
   foreach(page ${pages})

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     std::printf("train loss: %.4f\n", trainer.train().metrics.at("train_loss"));
     std::printf("accuracy: %.4f\n", trainer.evaluate().at("eval_accuracy"));
 
-    // Makes a batch itself, trains one step on it, and then runs a forward pass.
+    // The program makes a batch of its own, trains one step on it, and then runs a forward pass.
     const plimsoll::Batch batch =
         trainer.make_batch({{.ids = {20, 7, 30}, .classes = {1}}, {.ids = {20, 30}, .classes = {0}}});
     trainer.forward_backward(batch);

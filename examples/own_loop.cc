@@ -10,8 +10,8 @@
 
 #include "plimsoll/trainer.h"
 
-// Updates a parameter by SGD with momentum. Biases and norms do not decay, and the classifier learns ten times
-// as fast. The state is the one that --optim plans for each parameter, zero before the first step.
+// Updates a parameter by SGD with momentum. Biases and norms do not decay, and the classifier learns ten times as fast. The
+// momentum is the state tensor that --optim allocates for the parameter, which is zero before the first step.
 static void update_own(const plimsoll::OwnParameter& parameter, double rate) {
   const bool is_norm = parameter.name.find("LayerNorm") != std::string_view::npos;
   const double decay = is_norm || parameter.name.ends_with("bias") ? 0.0 : 0.01;
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
     plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
-    // The plan is made for the batches of this number of steps, so the number must be set before.
+    // max_steps must be set before the Trainer is made, because its plan covers only the batches of this number of steps.
     if (arguments.max_steps < 0) arguments.max_steps = 20;
     const bool is_own = arguments.optim == "sgd" && arguments.optim_args.contains("momentum");
 

@@ -25,8 +25,8 @@ report "a tracked file above 2 MiB" \
   "$(git ls-files | while read -r file; do
     [ -f "$file" ] && [ "$(wc -c <"$file")" -gt 2097152 ] && echo "$file"
   done)"
-# With some standard libraries the code compiles without this include, because other headers contain it; with others it
-# does not.
+# Code that uses <algorithm> without including it compiles only with standard libraries in which other headers include it, so
+# the include is required.
 algorithms='std::(ranges::)?(sort|stable_sort|partial_sort|nth_element|find|find_if|find_if_not|find_first_of|count|count_if|rotate|m(in|ax|inmax)(_element)?|any_of|all_of|none_of|copy|copy_n|copy_if|copy_backward|fill|fill_n|transform|reverse|unique|lower_bound|upper_bound|equal_range|binary_search|equal|mismatch|search|remove|remove_if|replace|replace_if|generate|generate_n|partition|stable_partition|is_sorted|for_each|adjacent_find|merge|includes|set_union|set_difference|set_intersection|lexicographical_compare|is_permutation|clamp|swap_ranges)\('
 report "an algorithm without #include <algorithm>" \
   "$(git grep -lE "$algorithms" -- '*.cc' '*.h' '*.cu' '*.cuh' | xargs -r grep -L '#include <algorithm>')"

@@ -64,7 +64,7 @@ def methods():
 
 
 def method_sets(table, quick):
-    """Returns lists of method names: none, each alone, each pair, random larger sets."""
+    """Returns the sets of methods to compare, as lists of names: no method, each alone, each pair, random larger sets."""
     names = list(table)
     sets = [[]] + [[name] for name in names]
     if not quick:
@@ -135,7 +135,7 @@ def digest_of_run(program, words, folder):
     return result.returncode, digests, result.stderr[-300:]
 
 
-# the device that the first run used, with its threads and instructions; every other run must use the same one
+# description of the device of the first run, with its threads and instruction sets; all other runs must use the same device
 DEVICES_USED = []
 DEVICES_LOCK = threading.Lock()
 

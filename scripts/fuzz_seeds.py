@@ -109,8 +109,8 @@ def add_tokenizers(seeds):
     for path in sorted(MODELS.glob("*/merges.txt")):
         seeds.add("io_text_tokenizer_fuzz", path.read_bytes() + text, bytes([10]))
     seeds.add("io_text_tokenizer_fuzz", (MODELS / "bert/vocab.txt").read_bytes() + text, b"\x01")
-    # Combines all parts of each tokenizer of the tests except for its model (normalizer, pre-tokenizer and so on) with each
-    # kind of model.
+    # Each test tokenizer without its model (its normalizer, pre-tokenizer and so on) is combined with each kind of model. The
+    # fuzzer adds the model, which the first byte of an input selects.
     steps = {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens"}
     for folder in sorted(MODELS.glob("*/tokenizer.json")):
         tokenizer = json.loads(folder.read_text())

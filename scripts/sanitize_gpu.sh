@@ -6,9 +6,9 @@
 #
 #   scripts/sanitize_gpu.sh [memcheck|racecheck|initcheck ...]     default: all three
 #
-# A tool keeps one core busy, not the card: SANITIZE_JOBS=N runs N programs at a time (default: one), with
-# their verdicts in the same order. Programs come from build/, or from the folder in PLIMSOLL_BIN, which then
-# contains all of them. Exit code 1 if a tool reports an error, 2 if there is no GPU, no compute-sanitizer or
+# A tool keeps one CPU core busy, but not the GPU. SANITIZE_JOBS=N therefore runs N programs at a time (default: one); their
+# results are printed in the same order. Programs come from build/, or from the folder in PLIMSOLL_BIN, which then contains
+# all of them. Exit code 1 if a tool reports an error, 2 if there is no GPU, no compute-sanitizer or
 # no program.
 set -uo pipefail
 tools=("$@")
@@ -72,8 +72,8 @@ check() {
 # Returns the output folder of the next call of check().
 next() { echo "$out/$((parts + 1))"; }
 
-# Racecheck checks all kernels, including those of cuBLASLt (nvjet). With a filter that excludes these, it fails at the
-# first of them.
+# Racecheck checks all kernels, including those of cuBLASLt (nvjet). If a filter excludes them, racecheck itself fails at the
+# first of these kernels.
 for tool in "${tools[@]}"; do
   for options in "" "--tf32 True" "--tf32 True --chunked_loss always --optim adamw_8bit" "--optim sgd" \
     "--bf16" "--gradient_accumulation_steps 2 --bf16" "--fp16"; do
@@ -86,9 +86,9 @@ for tool in "${tools[@]}"; do
   # that was not computed gives a NaN in the result.
   [ "$tool" = initcheck ] && continue
   for test in attention attention_first_token element_wise embedding layer_norm loss matmul optimizer quantization; do
-    # The tools slow down every allocation, so the test with thousands of them (MoreTensorsThanALaunch) is left out. Racecheck
-    # also slows down every access to shared memory. Under it, the tests named Small therefore replace those with many
-    # shapes, and the largest tests of attention are left out.
+    # The tools slow down every allocation, so the test with thousands of allocations (MoreTensorsThanALaunch) is left out.
+    # Racecheck also slows down every access to shared memory. It therefore runs the tests whose names contain Small instead
+    # of those with many shapes, and leaves out the largest tests of attention.
     filter=-*MoreTensorsThanALaunch*
     if [ "$tool" = racecheck ]; then
       case $test in

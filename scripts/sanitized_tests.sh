@@ -11,7 +11,7 @@
 set -euo pipefail
 folder=$1
 base=${2:-}
-# Folders with code that parses files of unknown origin, and the tests that feed it damaged files.
+# Folders whose code parses untrusted files, and the folder of the tests that read damaged files.
 untrusted='src/(io|arguments|models|hardware|base)/|tests/bad_input/'
 
 if [ -z "$base" ]; then
@@ -38,7 +38,7 @@ else
 fi
 wanted="^($untrusted${changed})"
 
-# For each test program, whether it is linked from an object file of a wanted folder, directly or through a library.
+# Selects each test program that is linked from an object file of a wanted folder, directly or through a library.
 links=()
 while read -r target; do
   own=$(ninja -C "$folder" -t query "$target" 2>/dev/null | sed -n '/input: phony/{n;s/^ *//p;}')

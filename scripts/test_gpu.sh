@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs every test with the label gpu, and with two or more GPUs also those with the label gpus, on this machine's GPUs: kernels
-# against their references, parity with transformers, the plan against NVML. Prints the visible cards, the driver, the date and the
-# commit, then a line per
-# test with its time, and finally the measurements of the tests in lines that begin with "figure: ": the worst
-# error of each family of kernels relative to its bound, parity in units of the reference's own error, planned
-# and used memory. bench/results/ contains the last output.
+# Runs every test with the label gpu, and with two or more GPUs also those with the label gpus, on this machine's GPUs: they compare
+# kernels with their references, results with those of transformers, and the plan with the memory that NVML reports. Prints the visible
+# cards, the driver, the date and the commit, then a line per test with its time, and finally the measurements of the tests in lines that
+# begin with "figure: ": for each family of kernels the largest error divided by the permitted error, the difference from transformers
+# divided by the rounding error of transformers itself, and planned and used memory.
+# bench/results/ contains the last output.
 #
 #   scripts/test_gpu.sh [CTEST ARGUMENT...]
 #

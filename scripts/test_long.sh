@@ -21,8 +21,8 @@ run_bench() {
 }
 
 run_long() {
-  # If the packages of other launchers of ranks cannot be installed, tests with these launchers are skipped, with the
-  # reason.
+  # Some tests start ranks with other launchers (such as mpirun). If the Debian packages of the launchers cannot be installed,
+  # these tests are skipped and print the reason.
   scripts/setup.sh launchers || true
   scripts/setup.sh build && scripts/build.sh release &&
     ctest --test-dir build -L '^long$' --output-on-failure --no-tests=error -j "$jobs"
@@ -34,8 +34,8 @@ run_asan() {
 }
 
 run_tsan() {
-  # This build has no OpenMP, through which the tests would limit the number of threads of oneDNN's products, so the
-  # variable sets the limit.
+  # Tests limit the number of threads through OpenMP. This build has no OpenMP, so the variable limits the threads with which oneDNN
+  # multiplies matrices.
   scripts/setup.sh build && scripts/build.sh tsan && OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} \
     ctest --test-dir build-tsan -LE '^(long|slow_sanitized)$' --output-on-failure --no-tests=error -j "$jobs"
 }

@@ -64,7 +64,7 @@ def libraries(program):
 
 
 def listed():
-    """Returns the licence of each library in THIRD_PARTY.md, by the name of the library without version."""
+    """Returns the licence that THIRD_PARTY.md states for each library. The key is the library's name without its version."""
     rows = {}
     for line in (ROOT / "THIRD_PARTY.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Compares Plimsoll with Hugging Face Trainer on this CPU: the same work in alternating pairs, medians and spread.
+"""Compares Plimsoll with Hugging Face's Trainer on this CPU. The two programs do the same work in turn; prints medians and spread.
 
 usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python python3] [--cases a,b] [--out FILE.json]
 
-Both sides run without a GPU, with --threads threads, and without the variables that change threads, instructions or types (bench/devices.py).
-A side that used another device, other threads or another type of products is not compared, and the exit code is 1.
-PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (with which the texts of the cases
-named "mixed" get their lengths). Both sides train random weights with dropout 0.1 on sequences of the same lengths. The
-work is checked before its time counts: each side's mean loss must be that of classes that cannot be learned in a few
-steps (ln 4 = 1.386 or, for the tokens of GPT-2, ln 50257 = 10.82; within 0.5). The cases of GPT-2 are language models
-on random ids and need no tokenizer.
+Both programs run without a GPU, with --threads threads, and without environment variables that change threads, instructions or
+data types (bench/devices.py). If a program used another device, other threads or another data type for matrix products, its
+run is not compared, and the exit code is 1. PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt,
+from which the texts of the cases named "mixed" are made. Both programs train random weights with dropout 0.1 on sequences of
+the same lengths. A time counts only if the mean loss is that of labels that cannot be learned in a few steps: ln 4 = 1.386
+or, for the tokens of GPT-2, ln 50257 = 10.82, within 0.5. The cases of GPT-2 train a language model on random ids and need no tokenizer.
 
-The case first_step measures only Plimsoll: the seconds from the start of the process to the end of the first step of MiniLM,
-32 x 128, minus the median of the later steps. The weights are those of TOKENIZER_FOLDER if it has a model.safetensors,
-otherwise random.
+The case first_step measures only Plimsoll: the seconds from the start of the process to the end of the first step of MiniLM
+with 32 sequences of 128 tokens, minus the median time of the later steps. The weights are those of TOKENIZER_FOLDER if it has
+a model.safetensors, otherwise random.
 """
 import argparse
 import json
@@ -43,7 +42,7 @@ FIRST_STEP = "first_step"
 
 
 def lengths_of(case):
-    """Returns 512 lengths: constant, or log-normal with median 60, from 8 to 256, like those of short texts."""
+    """Returns the lengths of 512 sequences in tokens: all equal, or log-normal from 8 to 256 with median 60, like short texts."""
     if case["length"]:
         return [case["length"]] * 512
     generator = random.Random(1)
@@ -51,7 +50,7 @@ def lengths_of(case):
 
 
 def write_texts(path, lengths, tokenizer):
-    """Writes a TSV file of labelled texts, one per length: whole words, two tokens fewer than the length for [CLS] and [SEP]."""
+    """Writes a TSV file with one labelled text per length, which is its number of tokens including [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and len(w) > 2]
     generator = random.Random(2)
@@ -107,7 +106,7 @@ def run_ours(program, case, tokenizer, threads, folder):
 
 
 def run_first_step(program, tokenizer, threads, folder):
-    """Returns the seconds to the end of each step, measured when its line of the log arrives."""
+    """Returns, for each step, the seconds from the start of the process until the log line of the step arrives."""
     words = words_of(program, CASES["mini_fp32"], tokenizer, threads, folder)
     words += ["--logging_steps", "1", "--disable_tqdm", "True"]
     if os.path.exists(os.path.join(tokenizer, "model.safetensors")):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures steps whose optimizer states are in a file on a disk, and compares their duration with a lower bound: the
-larger of the time of the computation and the time of the transfers.
+"""Measures training steps whose optimizer states are in a file on a disk. Compares the time of a step with a lower bound: the
+time of the computation or that of the disk transfers, whichever is longer.
 
 usage: disk_states.py PLIMSOLL FOLDER [--model bert-base-uncased] [--batch 4] [--length 128] [--steps 4] [--pairs 3] [--threads 2]
        [--in_backward] [--memory_limit 2GiB]
 
-PLIMSOLL is the program, FOLDER a folder on the disk. Each pair trains the same steps without and with
---offload_optimizer nvme:FOLDER, in turn; the losses have to be the same. The rate of the disk is measured before each pair
-(plimsoll bench --disk), because that of a shared disk changes. The bound is max(step without offload, bytes / rate).
+PLIMSOLL is the program, FOLDER a folder on the disk. Each pair trains the same steps first without and then with
+--offload_optimizer nvme:FOLDER; the losses have to be equal. The transfer rate of the disk is measured before each pair (plimsoll
+bench --disk), because the rate of a shared disk changes. The bound is max(time of a step without the disk, bytes / rate).
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import devices  # noqa: E402
 
-REPORTED = set()  # the devices of the runs that were already printed
+REPORTED = set()  # descriptions of the devices that earlier runs used, each of which is printed only once
 
 
 def run(words, cache, threads=None):
@@ -52,7 +52,7 @@ def train_words(arguments, command, nvme):
 
 
 def train(arguments, nvme, cache):
-    """Trains a model. Returns the milliseconds per step, the loss, and the largest memory of the process in MiB."""
+    """Trains a model. Returns the milliseconds per step, the loss, and the peak memory of the process in MiB."""
     with tempfile.TemporaryDirectory() as out:
         run(train_words(arguments, "train", nvme) + ["--max_steps", str(arguments.steps), "--output_dir", out, "--save_strategy",
                                                      "no", "--logging_strategy", "no"], cache, arguments.threads)

@@ -2,7 +2,7 @@
 """Runs one case of bench/cpu/compare.py with Hugging Face's Trainer on this CPU, and prints one JSON line.
 
 usage: peer.py CASE THREADS   (needs torch and transformers; cases are in compare.py)
-Random weights, the model's default dropout, no saving and no logging; samples/s is the value that Trainer reports.
+The model has random weights and its default dropout; nothing is saved or logged. samples/s is the value that Trainer reports.
 """
 import json
 import os
@@ -37,7 +37,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 def stack(rows):
-    """Makes a batch of a language model from rows of equal length. The labels are the ids."""
+    """Makes a batch for a language model from sequences of equal length. The labels are the token ids themselves."""
     ids = torch.stack([r["input_ids"] for r in rows])
     return dict(input_ids=ids, labels=ids.clone())
 

@@ -41,7 +41,7 @@ CHECK_MODEL = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=4,
 
 
 def on_cpu(one):
-    """Returns a small version of the case, for --device cpu."""
+    """Returns the case with a tiny model and fewer sequences and steps, for --device cpu."""
     return dict(one, model="tiny", batch=min(one["batch"], 4), length=one["length"] and 32,
                 ours_steps=min(one["ours_steps"], 18), peer_steps=min(one["peer_steps"], 9))
 
@@ -54,7 +54,7 @@ def short_lengths(rows, seed=1, mean=53, longest=128):
 
 
 def write_texts(path, lengths, tokenizer, num_labels):
-    """Writes a TSV file of labelled texts, one per length: whole words, two tokens fewer than the length for [CLS] and [SEP]."""
+    """Writes a TSV file with one labelled text per length, which is its number of tokens including [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and w.islower() and len(w) > 2]
     generator = random.Random(2)
@@ -65,14 +65,13 @@ def write_texts(path, lengths, tokenizer, num_labels):
 
 
 def loss_bound(precision):
-    """Returns the largest allowed relative difference of the two losses of the small model.
+    """Returns the largest allowed relative difference between the losses that Plimsoll and Trainer compute for the small model.
 
-    fp32: 1e-5, because the two sides only sum in different orders. tf32x3 (fp32 on the peer's side): the same plus 2^-21,
-    which splitting a product loses. The other precisions round the inputs or outputs of each product to a unit u (tf32 and
-    fp16 2^-11, bf16 2^-9), each side at different points: about 12 roundings per layer, 4 layers and two sides, so that the
-    loss of a sample differs by about u sqrt(2 x 48) = 10 u. Averaging over 256 samples would divide this by 16 if they were
-    independent. They share the weights, so the bound divides it by 4 only: 2.5 u."""
-    unit = {"fp32": 0.0, "tf32x3": 2.0**-21, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
+    fp32: 1e-5, because the programs only sum in different orders. tf32x3 (Trainer then uses fp32): the same plus 2^-21, the error of
+    splitting a product into TF32 products. The other precisions round the inputs or outputs of each product with relative error u
+    (2^-11 for tf32 and fp16, 2^-9 for bf16), and the two programs round at different points: about 12 roundings per layer in 4 layers
+    and two programs, so that the loss of a sample differs by about u sqrt(2 x 48) = 10 u. Averaging over 256 samples would divide
+    this by 16 if their errors were independent. All samples share the rounded weights, so the bound divides it by 4 only: 2.5 u."""
     return (1e-5 if precision in ("fp32", "tf32x3") else 0.0) + 2.5 * unit[precision]
 
 

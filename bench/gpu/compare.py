@@ -12,14 +12,14 @@ card and programs adds its cases to them and does not repeat checks that passed.
 model, to test it without a GPU.
 
 Measurements: each run is a separate process. Samples/s are those of the steady state, between two points of time after the
-warm-up: for Plimsoll the train_runtime of two lines of log.jsonl (checked against the time at which this script received
-these lines), for the peer the ends of two steps with the GPU idle. Memory is NVML's `used`, version 2, sampled while the
-process runs, minus its value before the process started; it includes the CUDA context on both sides. Time to the first step
-is from the start of the process to the end of its first optimizer step.
+warm-up. The points are the train_runtime in two lines of log.jsonl for Plimsoll (checked against the time at which this script
+received these lines), and the ends of two steps with the GPU idle for Trainer. Memory is NVML's `used`, version 2, sampled while the
+process runs, minus its value before the process started; it includes the CUDA context of either program. Time to the first
+step is from the start of the process to the end of its first optimizer step.
 
-Checks: per precision both sides compute the loss of one small random BERT on one file of texts, and the losses must agree
+Checks: in each precision both programs compute the loss of one small random BERT on one file of texts, and the losses must agree
 within the bound that `loss_bound` derives. Each training loss must be that of two classes that are not learned (ln 2 = 0.693,
-within 0.25; the learning rate is 1e-6 on both sides, which does not change the time). A case that fails is marked invalid,
+within 0.25; both programs use the learning rate 1e-6, which does not change the time). A case that fails is marked invalid,
 and the exit code is 1. A precision that Plimsoll refuses is skipped and named.
 """
 import argparse

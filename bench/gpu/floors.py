@@ -6,7 +6,7 @@ from cases import MODELS, SHORT_ROWS, short_lengths
 
 
 def micro_batch(one):
-    """Returns the number of tokens of a micro-batch, and the length of sequences with which attention has the same work."""
+    """Returns the tokens of a micro-batch, and the length of equal sequences of so many tokens for which attention costs the same."""
     if one["length"]:
         return one["batch"] * one["length"], one["length"]
     lengths = short_lengths(SHORT_ROWS)
@@ -15,14 +15,14 @@ def micro_batch(one):
 
 
 def products_of(one):
-    """Returns (outputs, inputs) of each matrix product of a layer. The third size of a product is the number of tokens."""
+    """Returns (outputs, inputs) of each weight matrix of a layer. Each is multiplied with a matrix of one row per token."""
     size = MODELS[one["model"]]
     h, f = size["hidden"], size["inner"]
     return [(3 * h, h), (h, h), (f, h), (h, f)]
 
 
 def ceilings_wanted(cases):
-    """Returns the list of PyTorch operations to measure: products as "precision tokens outputs inputs direction", and attention."""
+    """Returns the PyTorch operations to measure: products as texts "precision tokens outputs inputs direction", and attentions."""
     products, attention = [], []
     for one in cases:
         tokens, length = micro_batch(one)
@@ -41,15 +41,16 @@ def num_parameters(model, vocabulary=30522):
 
 
 def floor_of(one, ceilings):
-    """Returns lower bounds of the milliseconds of a step on this card, by part, from the speed of PyTorch on it.
+    """Returns lower bounds of the milliseconds of a step on this card, for four parts of it, from the speed of PyTorch.
 
-    products: the products of all layers at the measured times of their shapes. attention: PyTorch's fastest kernel at this
-    shape (short texts: at the length whose square is the mean square, without padding). adamw: reading weights, two moments
-    and an fp32 gradient and writing all but the gradient (28 bytes per parameter; 30 with a 16-bit copy of the weights) at
-    the measured copy rate. element_wise: the data that must move between the products if only biases are fused into them, in
-    values of the model's width per token and layer: twice dropout + residual + norm (3 each), GELU (8, because a
-    feed-forward layer is 4 times as wide as the model), and in the backward pass norm (4 each), dropout (1 each) and
-    GELU (12): 36 in total, 14 for the forward pass only. Embeddings, head and launches are not counted."""
+    products: the measured times of all matrix products. attention: the time of PyTorch's fastest kernel at this shape; for short
+    texts, at the length whose square is the mean square of their lengths, without padding. adamw: at the measured copy rate, the
+    time to read weights, two moments and an fp32 gradient and to write all but the gradient (28 bytes per parameter; 30 with a
+    16-bit copy of the weights). element_wise: the time to move the inputs and outputs of the operations between the products, if
+    only biases are fused into products. Per token and layer, counted in vectors of the model's width: twice dropout + residual +
+    norm (3 each) and GELU (8, because a feed-forward layer is 4 times as wide as the model); in the backward pass norm (4 each),
+    dropout (1 each) and GELU (12). These are 36 vectors in total, 14 for the forward pass only. Embeddings, the classifier and kernel
+    launches are not counted."""
     size, precision = MODELS[one["model"]], one["precision"]
     tokens, length = micro_batch(one)
     wanted = ceilings_wanted([one])

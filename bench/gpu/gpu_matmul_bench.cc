@@ -1,6 +1,6 @@
 // Measures the matrix products of a training step of BERT-large on this card in each precision: with the algorithm that
-// the library proposes first, and with the fastest of its proposals, which a run with --tuning_cache would choose. It
-// prints both times per product and their sums over the step.
+// the library (cuBLASLt) proposes first, and with the fastest of its proposals, which a run with --tuning_cache would
+// choose. It prints both times per product and their sums over the step.
 //
 //   gpu_matmul_bench [tokens] [precision]     default: 2048 tokens, all of fp32, tf32, tf32x3, bf16
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ PlanRequest request_of(const std::string& precision, int64_t tokens, const CudaD
 void measure(const std::string& precision, int64_t tokens, CudaDevice& device, const CudaArena& arena) {
   const Plan plan = build_plan(request_of(precision, tokens, device.info()));
   const auto measurer = make_cuda_measurer(device, arena.data(), arena.bytes());
-  // Measures each product only for the largest batch of the plan.
+  // Measures each product of the plan once, at the size that it has for the largest batch.
   const double start = measurer->seconds();
   const TuningTable table = tune_products(plan, *measurer, {.seconds = 0.0, .largest_seconds = 60.0});
   const double seconds = measurer->seconds() - start;

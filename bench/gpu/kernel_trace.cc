@@ -10,9 +10,9 @@
 // Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
 // work. With a record per kernel, CUPTI itself makes these pauses longer. The true value is between the two.
 //
-// The report covers the part between the kernels (or graphs) at two fifths and at nine tenths of the list,
-// which excludes the choice of kernels at the start and the output at the end. Times come from CUPTI's
-// activity records (CUDA Toolkit, "CUPTI Activity API"), in nanoseconds.
+// The report covers only the kernels (or graphs) from 40 % to 90 % of the list, which excludes the measurement of
+// kernels at the start of a run and its output at the end. Times come from CUPTI's activity records (CUDA Toolkit,
+// "CUPTI Activity API"), in nanoseconds.
 #include <cupti.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ struct Total {
   size_t count = 0;
 };
 
-// Returns the kernels and copies, ordered by start, of the part of the run from two fifths to nine tenths of its
+// Orders the kernels and copies by start time and returns those in the middle of the run: from 40 % to 90 % of its
 // kernels.
 std::vector<Span> steady_part(std::vector<Span> spans) {
   std::ranges::sort(spans, {}, &Span::start);
@@ -131,8 +131,8 @@ std::vector<Span> steady_part(std::vector<Span> spans) {
   return part;
 }
 
-// The time between the first start and the last end, and the part of it in which at least one kernel or copy runs.
-// Pauses are added up by the names of the kernels before and after them.
+// window_ns is the time from the start of the first kernel or copy to the end of the last, busy_ns the part of it in
+// which at least one runs. `pauses` adds up the time without any, by the names of the kernels before and after it.
 struct Work {
   uint64_t busy_ns = 0;
   uint64_t window_ns = 0;

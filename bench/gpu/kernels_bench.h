@@ -22,7 +22,7 @@ inline constexpr int64_t kPoolBytes = int64_t{3} << 30;
 inline constexpr int kCalls = 10;
 inline constexpr int kBatches = 25;
 
-// A block of device memory that returns buffers one after the other and then begins again at its start.
+// A block of device memory. It is divided into buffers one after the other; when it is used up, it starts at its beginning again.
 class Pool {
  public:
   Pool() {
@@ -61,7 +61,7 @@ class Pool {
   int64_t next_ = 0;
 };
 
-// Returns integers in device memory that is never freed.
+// Copies integers into device memory, which is never freed, and returns a view of it.
 inline View integers(DType dtype, const std::vector<int64_t>& values) {
   void* data = nullptr;
   PLIMSOLL_CUDA(cudaMalloc(&data, values.size() * 8));

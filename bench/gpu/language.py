@@ -4,10 +4,10 @@
 usage: language.py PROGRAM [--cases NAMES] [--pairs N]
 
 Both programs run alternately on the first visible GPU, which is the only one that they see. A run that used another device is not
-counted. The models have random weights, the rows random ids. The optimizer is AdamW, dropout is the configuration's default except where
-stated; nothing is saved or logged. The rate is measured from the end of the first third of the steps to their end, when
-nothing is compiled any more; memory is the peak that NVML reports for the card. The first loss of both sides must be
-that of a model that knows nothing, ln(classes) within 5 % (25 % for two classes), otherwise the case is not counted.
+counted. Weights and token ids are random. The optimizer is AdamW, dropout is the default of the model's configuration except where stated;
+nothing is saved or logged. The speed is that of the last two thirds of the steps, in which nothing is compiled any more;
+memory is the peak that NVML reports for the card. The first loss of both programs must be that of an untrained model,
+ln(number of classes) within 5 % (25 % for two classes), otherwise the case is not counted.
 The table has the median and the range over the pairs. It needs torch, transformers (5), pynvml, and peft for LoRA; a
 case whose package is missing is named and left out.
 """
@@ -163,7 +163,7 @@ def run_program(program, case):
     if planned is None or [int(n) for n in planned.groups()] != [case["batch"], case["length"]]:
         raise RuntimeError(f"the batch is '{planned and planned.group()}', not {case['batch']} x {case['length']}")
     logs = [record for record in records if "loss" in record]
-    # The log has three intervals of equal numbers of steps. The rate is that of the last two.
+    # Each of the three log records covers a third of the steps. The rate is that of the last two thirds.
     rate = 2 / sum(1 / record["tokens_per_second"] for record in logs[-2:])
     return dict(rate=rate, memory=gauge.peak, loss=logs[0]["loss"], device=used)
 

@@ -10,11 +10,11 @@ For each --with there is one more run on --gpus GPUs with these environment vari
 the GPUs. For each --mesh there is one more run on --gpus GPUs with these arguments, such as "--tp_size 2" or "--pp_size 2
 --gradient_accumulation_steps 8". With --peer, Hugging Face's Trainer also runs each case on --gpus GPUs, once with
 DistributedDataParallel or FSDP (trainer_ranks.py, through torchrun). The models have random weights and the rows random ids; nothing is
-saved. A rate is that between the first third and the end of the steps, when all kernels have been measured and captured. Memory is the
-peak that NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with their
-ranges, the efficiency (the rate on N GPUs as a share of N times the rate on one, and of N times the slowest of the independent runs), the
-rate that the plan states, the planned memory of the GPU that needs the most, and the largest measured one. The mean loss must be that of
-a model that knows nothing, within 25 %, otherwise the run does not count. It needs pynvml, and for --peer torch and transformers (5).
+saved. The rate is that of the last two thirds of the steps, in which no kernel is measured or captured any more. Memory is the peak that
+NVML reports for each GPU, minus its use before the run. The table has, per case, the median rates in samples/s with their ranges, the
+efficiency (the rate on N GPUs divided by N times the rate on one, and by N times that of the slowest independent run), the rate that the
+plan predicts, the planned memory of the GPU that needs the most, and the largest measured memory of a GPU. The mean loss must be that
+of an untrained model, within 25 %, otherwise the run does not count. It needs pynvml, and for --peer torch and transformers (5).
 """
 import argparse
 import json
@@ -103,7 +103,7 @@ def plan(program, case, gpus, gpu, more):
         if run.returncode != 0:
             raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
         planned = json.load(open(file.name, encoding="utf-8"))
-    # The number of samples per step is that of all ranks together.
+    # `samples` is the number of samples that all ranks together process per step.
     estimate = planned["estimate"]
     return dict(planned_rate=estimate["samples_per_second"], samples=estimate["samples"], planned=planned["total_bytes"] / MIB)
 

@@ -121,8 +121,8 @@ void measure_small_states(Bench& bench) {
   bench.measure("sgd_8bit" + size, total * 14 + total / 32, [&] {
     sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
   });
-  // The 8-bit states contain sums of squares, which must not be negative. With all scales (absmax) set to zero they are
-  // zero, as before the first step.
+  // Adagrad's 8-bit states contain sums of squares, which must not be negative. Setting the scale of every block (its
+  // absmax) to zero makes all of them zero, as before the first step.
   for (const OptimizerTensor& tensor : eight_bit) {
     fill_cuda({tensor.m_absmax, eight_bit_blocks(tensor.count), 0.0}, nullptr);
   }

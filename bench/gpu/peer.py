@@ -4,8 +4,8 @@
 usage: peer.py train|first_step|eval CASE_AS_JSON DEVICE | make FOLDER | loss FOLDER FILE.tsv PRECISION DEVICE
                | ceilings WANTED_AS_JSON DEVICE | versions
 It needs torch and transformers (5). Random weights, random ids, fused AdamW, SDPA attention, dropout as the model's
-default, no saving and no logging: the settings of a careful user. Time is taken with the GPU idle only at the first step,
-after the warm-up and at the end, so that its queue never runs empty in between.
+default, no saving and no logging: the settings of a careful user. The script waits for the GPU and reads the clock only after the
+first step, after the warm-up and at the end, so that the GPU never runs out of work in between.
 """
 import json
 import os
@@ -54,7 +54,7 @@ def config_of(case):
 
 
 def rows_of(case):
-    """Returns rows of random ids. Short texts are padded to 128 tokens, as in run_glue."""
+    """Returns 512 sequences of random ids with labels. Short texts are padded to 128 tokens, as in run_glue."""
     generator = torch.Generator().manual_seed(0)
 
     def ids(n):
@@ -169,7 +169,7 @@ def loss(folder, file_name, precision, device):
 
 
 def best_ms(work, device):
-    """Returns the shortest of three means, each over about 50 ms of work."""
+    """Returns the milliseconds of a call of work(): the shortest of three means, each over about 50 ms of calls."""
     def mean(count):
         if device == "cpu":
             start = time.perf_counter()
@@ -202,7 +202,7 @@ def product_ms(key, device):
 
 
 def attention_ms(key, device):
-    """Returns the fastest of PyTorch's kernels for this shape and type, with its name; with dropout 0.1 in training."""
+    """Returns the time of PyTorch's fastest attention kernel for this shape and data type, and its name. Training uses dropout 0.1."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     precision, batch, heads, length, size, way = key.split()
     precise(precision)

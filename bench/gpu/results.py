@@ -1,4 +1,4 @@
-"""The output of compare.py: medians, the reasons that make a case invalid, and tables in Markdown."""
+"""Evaluates and prints the results of compare.py: medians, the reasons that make a case invalid, and tables in Markdown."""
 import math
 import statistics
 
@@ -12,7 +12,7 @@ def median_of(runs, key):
 
 
 def judge(row, check):
-    """Adds medians and ratios to the row and, if a run failed or a check of the losses did not pass, the reason as "invalid"."""
+    """Adds medians and ratios to the result of a case. If a run failed or the losses differ too much, adds the reason as "invalid"."""
     ours, peer = row["ours"], row["peer"]
     faults = [r["error"] for r in ours + peer if "error" in r]
     if check is None or not check["ok"]:

@@ -17,8 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def steady(log, samples_per_step, steps):
-    """Returns, from the records of log.jsonl, the samples/s between the last record and the first one after a third of the
-    steps, those of each interval in between, and the steps of these two records."""
+    """Returns the samples/s after the first third of the steps, from the records of log.jsonl: the mean speed from the first
+    record there to the last, the speeds between neighbouring records, and the steps of the first and the last record."""
     records = [r for r in log if "loss" in r and "train_runtime" in r and r["step"] >= max(2, steps // 3)]
     if len(records) < 2:
         raise ValueError(f"{len(records)} records of the log after the warm-up, two are needed")
@@ -30,7 +30,7 @@ def steady(log, samples_per_step, steps):
 
 
 def arrivals(lines):
-    """Returns for each logged step the time at which this script received its progress line."""
+    """Returns for each logged step the time, in seconds since the start, at which this script received its progress line."""
     found = ((re.match(r"step +(\d+)/", text), seconds) for seconds, text in lines)
     return {int(match.group(1)): seconds for match, seconds in found if match}
 
@@ -99,7 +99,7 @@ class Ours:
             return dict(train_figures(one, log, memory, done), device=used)
 
     def evaluate(self, one, folder):
-        """Measures the steady speed of an evaluation: runs a long and a short one and uses the difference of their times and rows."""
+        """Measures the speed of an evaluation without its start-up: difference of rows by difference of times of a long and a short run."""
         runtimes, losses = [], []
         counts = [one["batch"] * max(2, one["ours_steps"] // 9), one["batch"] * one["ours_steps"]]
         for rows in counts:
@@ -134,7 +134,7 @@ class Ours:
 
 
 def train_figures(one, log, memory, done):
-    """Returns the measurements of a finished training run of Plimsoll, or an "error" if its log and this script's clock disagree."""
+    """Returns the measurements of a finished training run of Plimsoll, or an "error" if its log and this script measure different times."""
     figures = dict(loss=[r["train_loss"] for r in log if "train_loss" in r][-1], nvml_mib=done.peak_mib,
                    program_mib=memory["measured_peak_bytes"] / MIB, predicted_mib=memory["predicted_total_bytes"] / MIB)
     arrived = arrivals(done.lines)

@@ -40,7 +40,7 @@ def model_of(name):
 
 
 class Rows(torch.utils.data.Dataset):
-    """Rows of random ids; the labels are the ids for language models, 0 and 1 in turn for classifiers."""
+    """A data set of random ids. The labels are the ids for language models, and 0 and 1 in turn for classifiers."""
 
     def __init__(self, count, length, words, is_classifier):
         generator = torch.Generator().manual_seed(0)

@@ -62,7 +62,7 @@ class Gauge:
 
 
 class Watched:
-    """Runs a process to its end. `lines` has (seconds since its start, text) for each line of stdout and stderr."""
+    """Runs a process to its end. `lines` has a pair (seconds since its start, text) for each line of stdout and stderr."""
 
     def __init__(self, words, gauge, timeout, on_line=None):
         before = settle(gauge)

@@ -8,12 +8,12 @@ namespace plimsoll {
 
 struct BenchRowWords {
   int repetitions = 5;
-  // parts of names: only implementations of kernels whose names contain one of them are timed; if empty, all
+  // Only kernel implementations whose name contains one of these texts are timed; if there are none, all are.
   std::vector<std::string> rows = {};
 };
 
 // Reads the words after the name of the program. Errors: kUsage for an unknown option, for an invalid number of
-// repetitions, and for a word that no row of the kernel catalog contains.
+// repetitions, and for a word that is in no name of a kernel implementation.
 BenchRowWords read_bench_row_words(const std::vector<std::string>& words);
 
 }  // namespace plimsoll

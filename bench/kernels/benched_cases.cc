@@ -20,7 +20,7 @@ using testing::TinyCase;
 
 constexpr int64_t kVocabulary = 8192;
 constexpr int64_t kLongest = 128;
-// The lengths of eight sequences with 783 tokens together.
+// The lengths of eight sequences, which have 783 tokens in total.
 const std::vector<int> kLengths{128, 128, 97, 60, 128, 33, 81, 128};
 
 // Returns the lengths of the sequences of a batch. A GPU gets 32 times as many sequences, so that its kernels
@@ -39,7 +39,7 @@ Bucket bucket_of_batch(const DeviceOptions& device) {
   return {.tokens = tokens, .sequences = std::ssize(lengths), .longest = kLongest, .labels = tokens};
 }
 
-// Models of every kind have the width and the heads of MiniLM on a CPU, and those of BERT-base on a GPU.
+// Gives a test model two layers with the width and the heads of MiniLM on a CPU, and with those of BERT-base on a GPU.
 TinyCase enlarged(TinyCase test, const DeviceOptions& device) {
   test.hidden = device.is_gpu() ? 768 : 384;
   test.heads = 12;
@@ -59,7 +59,7 @@ std::string describe(const TinyCase& test) {
   return text;
 }
 
-// A test case with an optional function that changes its plan request.
+// A test case, an addition to its name, and an optional function that changes the request from which it is planned.
 struct Variant {
   explicit Variant(const TinyCase& tiny, std::string_view addition = {},
                    void (*change)(PlanRequest&) = nullptr)
@@ -115,7 +115,7 @@ std::vector<Variant> variants_of_gpus() {
   return variants;
 }
 
-// Returns true if the device has optimized kernels for the data types of the case. A CPU with AVX-512 emulates bf16.
+// Returns true if the device has fast kernels for the data types of the case. bf16 needs AVX-512 on a CPU.
 bool runs_types(const TinyCase& test, const DeviceOptions& device) {
   if (test.fp8) return device.is_gpu() && device.has_fp8();
   const bool has_bf16 = test.activations == DType::kBF16 || test.dtype == DType::kBF16;
@@ -188,7 +188,7 @@ TinyBatch benched_batch(const BenchedCase& benched) {
 std::vector<BenchedRound> benched_rounds(const Plan& plan) {
   const KernelTarget target = kernel_target(plan.request);
   std::vector<BenchedRound> rounds(1);
-  // accepted: for each implementation, how many ops of the plan it accepts. num_ops: for each kernel, how many ops need it.
+  // accepted: the number of ops of the plan that an implementation supports. num_ops: the number of ops that need a kernel.
   std::map<const KernelRow*, int64_t> accepted;
   std::map<std::string_view, int64_t> num_ops;
   for (const ProgramPlan& program : plan.programs) {
@@ -204,7 +204,7 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of runs after the first
+  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of further runs that force it
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;

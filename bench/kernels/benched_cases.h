@@ -1,8 +1,8 @@
-// The plans whose ops kernel_rows_bench runs: small models of every kind with every loss, optimizer, precision and
+// The plans whose ops kernel_rows_bench measures: small models of every kind with every loss, optimizer, precision and
 // adapter, in sizes that are large enough to measure times. A row of the kernel catalog is one implementation of a
-// kernel. It is measured if it accepts the types and sizes of an op of one of these plans, so a new row needs no code
-// here. tests/benchmarks/benched_rows_test.cc reports a row that no plan reaches. Thread-safe: values and pure
-// functions.
+// kernel. It is measured if it supports the types and sizes of an op of one of these plans, so usually a new row needs
+// no change in this file. tests/benchmarks/benched_rows_test.cc reports each row that no op of these plans can use.
+// Thread-safe: values and pure functions.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct BenchedCase {
 // Returns the cases for a device.
 std::vector<BenchedCase> benched_cases(const DeviceOptions& device);
 
-// Returns the batch of a case, with ids from its whole vocabulary.
+// Returns the batch with which a case runs. Its token ids are from the whole vocabulary.
 testing::TinyBatch benched_batch(const BenchedCase& benched);
 
 // One run of a case. In the first run the plan chooses the implementations of its kernels; in the others some are
@@ -34,8 +34,8 @@ struct BenchedRound {
   // implementations that are timed in this run, without the slow references
   std::vector<const KernelRow*> rows;
 };
-// Returns the runs of a case. The first one uses the implementations that the plan chooses. Each further one forces,
-// for every kernel, another implementation, provided that it accepts all ops of the kernel.
+// Returns the runs of a case. The first one uses the implementations that the plan chooses. Each further run forces,
+// for every kernel, an implementation that no earlier run used and that supports all ops of the kernel in this plan.
 std::vector<BenchedRound> benched_rounds(const Plan& plan);
 
 // Returns the reason why kernel_rows_bench does not run an implementation, or "" if it must run it.

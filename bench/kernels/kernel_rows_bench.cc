@@ -46,7 +46,7 @@ struct RowResult {
   std::string case_name;
 };
 
-// Results by row of the kernel catalog and name of the data type.
+// The results, by kernel implementation (a row of the kernel catalog) and name of the data type.
 using Results = std::map<std::pair<const KernelRow*, std::string_view>, RowResult>;
 
 double median(std::vector<double> values) {
@@ -133,7 +133,7 @@ class RowTimer {
     executor_.run(kGenerateProgram, Segment::kForward);
     executor_.wait();
   }
-  // Stores the time per call of each op since the last call of this function.
+  // Stores, for each op, the time per call in the runs since the last call of this function.
   void take_times(bool is_counted) {
     for (const ProgramPlan& program : plan_.programs) {
       const std::vector<OpTime>& times = executor_.times(program.name);

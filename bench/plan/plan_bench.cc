@@ -1,6 +1,6 @@
 // Measures the durations of three tasks: planning BERT-large on one device; planning one rank of a run on 1024 GPUs,
-// including the suggested changes that save memory, as the command `plan` does; and the search of `fit` for BERT-large in 12
-// GiB of an L4. No GPU is needed.
+// including the suggested changes that save memory, as the command `plan` does; and the search of the command `fit` for
+// the fastest way to train BERT-large with 12 GiB of the memory of an L4. No GPU is needed.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -46,8 +46,8 @@ BENCHMARK_CAPTURE(plan_rank, tiny_llama, "TinyLlama-1.1B-Chat-v1.0")
     ->Unit(benchmark::kMillisecond)
     ->MeasureProcessCPUTime();
 
-// Measures the search of `fit`. The counter plans_per_s is the number of plans that one thread makes per second of
-// planning.
+// Measures the search of the command `fit`. The counter plans_per_s is the number of plans divided by the time that all
+// threads together spent on planning.
 void fit(benchmark::State& state) {
   const FitOptions options{
       .arguments = arguments_of({"--device", "l4", "--memory_limit", "12GiB", "--num_threads", "1"}),

@@ -28,8 +28,8 @@ def with_adapters(model):
                                             target_modules="all-linear"))
 
 
-# Per method: the arguments of both programs, the arguments of Plimsoll only, and arguments for the function that runs
-# Trainer.
+# For each method: the arguments of both programs, the further arguments of Plimsoll, and the parameters of TrainerRuns.run(),
+# which runs Trainer.
 METHODS = {
     "adamw": ({}, {}, {}),
     "adafactor": ({"optim": "adafactor"}, {}, {}),

@@ -24,7 +24,7 @@ def read_rows(path):
 
 
 class TrainerRuns:
-    """Runs Trainer on one training file, which is tokenised once."""
+    """Runs Trainer several times on one training file, which is tokenized once at the start."""
 
     def __init__(self, model, train, device):
         from transformers import AutoTokenizer
@@ -39,7 +39,7 @@ class TrainerRuns:
         return [dict(input_ids=ids, labels=self.labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
 
     def run(self, seed, arguments, evaluation=None, dtype="float32", adapt=lambda model: model):
-        """Trains the model that `adapt` returns. Returns (loss of every logged step, accuracy on `evaluation` or None)."""
+        """Trains adapt(pretrained model). Returns the loss of every logged step, and the accuracy on `evaluation` or None."""
         import torch
         from transformers import (AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainerCallback,
                                   TrainingArguments, set_seed)
@@ -94,7 +94,7 @@ def plimsoll_run(program, model, train, device, seed, arguments, validation=None
 
 
 def start_peer(python, script, words, device):
-    """Runs `script --peer WORDS` in a separate process and returns its last line, which is JSON."""
+    """Starts `script WORDS --peer` in a separate process. answer_of() returns its result, the last line of its output as JSON."""
     return subprocess.Popen([python, script, *words, "--peer"], stdout=subprocess.PIPE, text=True,
                             env=dict(devices.environment_for(device), HF_HUB_OFFLINE="1"))
 

@@ -13,7 +13,7 @@ PLIMSOLL, TRAINER, TEXT = "#1f77b4", "#c9ced6", "#24292f"
 
 
 def rows():
-    """Returns (name of the row, speed ratio, Plimsoll's MiB, Trainer's MiB) for each row of the table."""
+    """Returns a tuple (name, speed ratio, Plimsoll's MiB, Trainer's MiB) for each row of README.md's comparison table."""
     found = []
     for line in (ROOT / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]

@@ -26,7 +26,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import devices  # noqa: E402
 
-# Rayon reads the variable once, when `tokenizers` first uses threads.
+# The variables are set before the import, because the thread pool Rayon reads them once, when `tokenizers` first uses threads.
 CORES = devices.available_threads()
 os.environ.update(devices.environment_for("cpu", threads=CORES), TOKENIZERS_PARALLELISM="false")
 from tokenizers import Tokenizer  # noqa: E402  (the variables must be set before)
@@ -147,7 +147,7 @@ def with_normalizer(document, changes):
 
 
 def every_code_point(checker, document):
-    """Builds a vocabulary that contains every code point, so that each has its own id at every position."""
+    """Compares the encodings of every code point, with a vocabulary in which each of them has ids of its own."""
     vocab = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3}
     for c in CODE_POINTS:
         for token in (chr(c), "##" + chr(c)):
@@ -263,8 +263,8 @@ def folders(checker, model, lines):
             reference.backend_tokenizer.no_truncation()
             reference.backend_tokenizer.no_padding()
             if kind == "tokenizer.json" and name in ("other roles", "older files"):
-                # transformers builds the template for special tokens from the roles of the tokens, while this reference
-                # uses the template in tokenizer.json, so the two are not compared
+                # transformers derives the template that adds special tokens from their roles (cls_token and so on), but this
+                # reference reads the template in tokenizer.json, so the two are not compared.
                 continue
             checker.check(f"folder with {kind}: {name}", path, reference.backend_tokenizer, [(t,) for t in texts])
 

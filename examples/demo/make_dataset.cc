@@ -1,8 +1,8 @@
 // make_dataset --wordnet_dir DIR --output_dir DIR [--min_class 300] [--max_class 0] [--max_train_rows 0]
 //              [--vocab_file FILE] [--vocab_size 8000]
 //
-// Reads data.noun and data.verb of WordNet and writes train.tsv, validation.tsv, test.tsv and a line of
-// statistics.
+// Reads data.noun and data.verb of WordNet, writes the data files train.tsv, validation.tsv and test.tsv, and prints a
+// line of statistics.
 #include <cstdio>
 #include <exception>
 #include <filesystem>

@@ -91,7 +91,7 @@ NgramModel::NgramModel(std::span<const int32_t> text, int order, int64_t vocab_s
   }
   const auto n = static_cast<size_t>(order);
   for (size_t i = 0; i + n <= text.size(); ++i) ++levels_[n - 1].counts[key_of(text.subspan(i, n))];
-  // The count of a shorter n-gram is the number of different tokens that precede it.
+  // For shorter n-grams, the count is the number of different tokens that occur directly before the n-gram.
   for (size_t level = n - 1; level-- > 0;) {
     const uint64_t mask = (uint64_t{1} << (bits_per_token_ * static_cast<int>(level + 1))) - 1;
     for (const auto& [key, count] : levels_[level + 1].counts) ++levels_[level].counts[key & mask];

@@ -13,8 +13,8 @@
 
 namespace plimsoll::demo {
 
-// Returns the ids of each line of the output of `plimsoll tokenize`, one after the other. Errors: std::runtime_error with the number of the
-// line.
+// Reads the output of `plimsoll tokenize` and returns the token ids of all lines as one list. Errors: std::runtime_error with the number
+// of the line.
 std::vector<int32_t> read_token_ids(std::istream& input, const std::string& name);
 
 class NgramModel {
@@ -49,11 +49,11 @@ class NgramModel {
   int order_;
   int bits_per_token_;
   int64_t vocab_size_;
-  std::vector<Level> levels_;  // levels_[n - 1] contains the counts of n-grams
+  std::vector<Level> levels_;  // levels_[n - 1] contains the counts of the n-grams with n tokens
 };
 
-// The mean loss over the tokens of a text that a language model would predict if the text were divided into blocks: all
-// tokens but the first of each block.
+// The loss of a model on a text that is divided into blocks. It is the mean over the tokens that a language model would
+// predict: all tokens but the first of each block.
 struct TextScore {
   int64_t num_tokens = 0;
   double mean_loss = 0;  // mean of -log(probability), in nats

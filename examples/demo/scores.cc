@@ -12,7 +12,7 @@ Scores score(std::span<const std::string> labels, std::span<const std::string> g
   }
   struct Counts {
     double right = 0;
-    double wrong = 0;  // number of false positives and false negatives of the class
+    double wrong = 0;  // number of false positives and false negatives
   };
   std::map<std::string, Counts> classes;
   double right = 0;

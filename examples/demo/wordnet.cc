@@ -65,7 +65,7 @@ std::string definition_of(std::string_view gloss) {
   return cleaned(gloss.substr(0, end));
 }
 
-// Returns the blank-separated field with this index; "" if there are fewer.
+// Returns the field with this index, from 0, of a line whose fields are separated by blanks; "" if there are fewer fields.
 std::string_view field_of(std::string_view line, int index) {
   while (true) {
     const size_t end = line.find(' ');
@@ -89,7 +89,7 @@ struct Counted {
   int64_t count;
 };
 
-// Returns the entries by decreasing count. Entries with equal counts are sorted by the bytes of their text.
+// Returns the pieces with at least this count, the most frequent first. Pieces with equal counts are sorted by their bytes.
 std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& counts, int64_t at_least) {
   std::vector<Counted> sorted;
   for (const auto& [piece, count] : counts) {
@@ -123,7 +123,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// Sorts by a hash; definitions with equal hashes stay in their order.
+// Sorts definitions by a hash. Definitions with equal hashes keep their order.
 template <typename HashOf>
 void order_by_hash(std::vector<const Definition*>& definitions, const HashOf& hash_of) {
   std::ranges::stable_sort(definitions, {},
@@ -192,7 +192,7 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
     if (!texts.insert(definition->text).second) return true;
     return limits.max_class > 0 && ++taken[definition->label] > limits.max_class;
   });
-  // Sorts again, by a hash of the text. In the order of the selection, a class that was cut to max_class would come first.
+  // Sorts again by a hash of the text. In the order so far, the rows of a class that was cut to max_class would be at the front.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.text); });
   for (const Definition* definition : ordered) {
     LabelledText row{definition->text, definition->label};
@@ -219,7 +219,7 @@ std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size)
   for (const LabelledText& row : rows) {
     for (const std::string& word : words_of(row.text)) {
       if (word.size() < 2) continue;
-      // Complete words count twice, because a word as one token shortens texts more than an equally frequent ending.
+      // A complete word counts twice, because it shortens texts more than the start or the ending of a word.
       counts[word] += 2;
       for (size_t length = 2; length <= 6 && length < word.size(); ++length) {
         ++counts["##" + word.substr(word.size() - length)];

@@ -54,8 +54,8 @@ struct Dataset {
 // a test row must not occur in the training rows.
 Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLimits& limits);
 
-// Creates a WordPiece vocabulary of at most `size` pieces from these rows, for a model trained from scratch:
-// special tokens, every character alone and as a continuation, then complete words and endings by frequency.
+// Creates a WordPiece vocabulary of at most `size` pieces from these rows, for a model trained from scratch: special tokens,
+// every character at the start and inside of a word, then complete words, their starts and their endings by frequency.
 std::string make_vocabulary(const std::vector<LabelledText>& rows, int64_t size);
 
 }  // namespace plimsoll::demo

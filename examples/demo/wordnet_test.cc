@@ -95,7 +95,7 @@ TEST(WordNet, LeavesOutSmallClassesAndLimitsLargeOnes) {
   EXPECT_EQ(rows.size(), 140u);
 }
 
-// The classes must have the same shares in the first rows as in all rows.
+// A class must have the same share of the first training rows as of all rows.
 TEST(WordNet, TheFirstRowsAreAFairSample) {
   const std::vector<Definition> definitions =
       joined(with_label("noun.big", 5000), with_label("noun.fit", 500));

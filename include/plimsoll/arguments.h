@@ -72,7 +72,7 @@ struct ArgumentInfo {
   ArgumentGroup group;
   ArgumentOrigin origin;
   ArgumentStatus status;
-  std::string_view help;  // description for --help in one sentence
+  std::string_view help;  // description of the setting for --help, in one sentence
   std::string_view note;  // the reason why the setting has no effect or is refused; otherwise empty
 };
 
@@ -132,8 +132,8 @@ std::string arguments_markdown();
 // those of subcommands.
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
 
-// Formats one setting as it would be written on the command line. Returns an empty string if it is not set
-// and "***" for a secret that is set. Errors: kUsage for an unknown name.
+// Formats a setting as an option of the command line, name and value. Returns "" if it is not set, and "***" instead
+// of the value of a secret that is set. Errors: kUsage for an unknown name.
 std::string format_argument(const Arguments& arguments, std::string_view name);
 enum class WhichArguments { kAll, kNotDefault };
 // Formats the settings as lines `name = value`, in the order of declaration.

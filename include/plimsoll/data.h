@@ -113,7 +113,7 @@ class Metric {
   virtual bool has_fixed_names() const { return true; }
 };
 
-// Test data as a user types it. The columns are those that --test_file would have.
+// Test data that a user types instead of naming a --test_file. It has the columns that such a file would have.
 struct TestTexts {
   // kLines: an entry is a text; a tab separates the two texts of a pair. kWords: an entry is a text; if the model
   // reads pairs, two entries are a pair. kJson: an entry is a JSON object, as a line of a .jsonl file.

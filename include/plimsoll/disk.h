@@ -12,7 +12,7 @@ namespace plimsoll {
 struct DiskBenchReport {
   double read_gb_per_s = 0;
   double write_gb_per_s = 0;
-  double both_gb_per_s = 0;  // the rates of reading and writing at the same time, added up
+  double both_gb_per_s = 0;  // total transfer rate while reading and writing at the same time
   int64_t file_bytes = 0;
   bool is_direct = false;  // true if the transfers bypassed the operating system's page cache
   std::string path;        // file in the cache with the measured rates, which plans read

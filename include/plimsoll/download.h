@@ -48,7 +48,7 @@ struct DownloadFile {
 // The files of a download and their sizes, known before the first byte is downloaded.
 struct DownloadPlan {
   std::string name;
-  std::string endpoint;  // address of the server
+  std::string endpoint;  // address of the hub's server
   std::string revision;
   std::string commit = {};
   std::string folder = {};  // folder of the downloaded commit in the cache, from which the model is read
@@ -61,7 +61,7 @@ struct DownloadPlan {
   int64_t num_missing_files() const;
 };
 
-// Format the files and sizes of a download as text for people, and as a JSON object.
+// The functions below format the files and sizes of a download: as text for people, and as a JSON object.
 std::string format_download_plan(const DownloadPlan& plan);
 std::string download_plan_json(const DownloadPlan& plan);
 

@@ -23,7 +23,7 @@ EventReply parse_event_reply(const std::string& line);
 // Throws kUsage with a message that contains the line of the reader and the reason why it cannot be accepted.
 [[noreturn]] void refuse_event_reply(const std::string& line, const std::string& reason);
 
-// Sets in `control` the requests that are set in `added`.
+// Adds requests: each request (such as a stop or a save) that is set in `added` is set in `control` too.
 void add_requests(const TrainControl& added, TrainControl& control);
 
 }  // namespace plimsoll

@@ -58,7 +58,7 @@ struct ExperimentFigures {
   bool operator==(const ExperimentFigures&) const = default;
 };
 
-// Adds the results of another run of the same experiment to those of the row.
+// Adds the results of another run of an experiment to `figures`, the results of its earlier runs.
 void add_run(ExperimentFigures& figures, const ExperimentFigures& run);
 // Returns the spread of the speeds of a row: half the distance between the slowest and the fastest run, as a share of the
 // median. With five runs or more, the single fastest and the single slowest run are left out first, so that one outlier on either
@@ -115,7 +115,7 @@ std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t nu
 // The speed and memory that Hugging Face's page states for one of its rows.
 struct DocumentFigures {
   double samples_per_s = 0;
-  int64_t mib = 0;  // memory of the whole card, which the page prints as MB
+  int64_t mib = 0;  // used memory of the whole card in MiB; the page calls the unit MB
   bool operator==(const DocumentFigures&) const = default;
 };
 

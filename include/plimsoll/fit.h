@@ -64,7 +64,7 @@ struct FitRow {
   int64_t largest_batch = 0;  // the largest batch that fits without accumulation
   // the longest sequence that fits with micro_batch and accumulation of this row
   int64_t longest_sequence = 0;
-  int64_t smallest_bytes = 0;  // if nothing fits: the smallest memory that this set of methods needs
+  int64_t smallest_bytes = 0;  // if micro_batch is 0: the least memory that this set of methods needs
   double epoch_cost = 0;       // cost of an epoch in the currency of the prices; 0 if the device has no price
   // The arguments that differ from the given ones; a user adds them to the command.
   std::vector<std::string> arguments;
@@ -81,7 +81,7 @@ struct FitReport {
   std::string json;   // the rows as JSON for programs
   // methods that cannot be used on the device or with the arguments, with the reasons; may be empty
   std::string refused;
-  std::string searched;  // text that describes which sets of methods were compared
+  std::string searched;  // description of the sets of methods that were compared, for people
   // Cards of the table that were not compared, or for which Plimsoll can only plan because no release runs on
   // them, with the reason; may be empty.
   std::string plan_only;

@@ -27,7 +27,7 @@ struct Continuation {
   std::vector<int32_t> tokens;  // the new tokens, with the end token if there is one
   // the reason why the text ends: "eos", "stop", "length", or "interrupted" (Generator::request_stop())
   std::string end;
-  double score = 0.0;  // score of the text in a beam search; otherwise 0
+  double score = 0.0;  // log probability / length^length_penalty in a beam search; otherwise 0
 };
 
 // The amount of work since start() and the time that it took, without the loading of weights. Prefill reads the prompts

@@ -78,7 +78,7 @@ class LogHistory {
   struct Entry {
     int64_t step = 0;
     double epoch = 0;
-    size_t end = 0;  // index after the last value of this record, among the values of all records
+    size_t end = 0;  // index after the last number of this record, in the array of all numbers
     size_t end_of_words = 0;
   };
   struct Word {

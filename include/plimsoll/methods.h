@@ -24,7 +24,7 @@ struct Method {
   // of them.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
-  // false if the method stores no fp32 weights, so that updates read and write 16-bit weights
+  // false if no fp32 copy of the weights is stored, so that updates read and write 16-bit weights
   bool keeps_master_weights = true;
   std::string_view not_on_cpu = {};  // the reason if the method cannot be used on a CPU, otherwise empty
   std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty

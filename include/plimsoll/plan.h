@@ -39,7 +39,7 @@ struct PlannedRun {
   double planning_ms = 0;                          // time that it took to make the plan
 };
 
-// Memory by purpose, in bytes. Each purpose is a row of the printed memory table.
+// The memory of a phase in bytes, by what it is used for. Each field is a row of the printed memory table.
 struct PlannedPurposes {
   int64_t weights = 0;
   int64_t optimizer_states = 0;
@@ -68,13 +68,13 @@ struct PlannedPhase {
 // The op of a phase at which the most memory is in use.
 struct PlannedPeak {
   std::string phase;  // the phase: "train" or "eval"
-  // the segment of the program that contains the op: "forward", "backward" or "optimizer"
+  // the part of the step that contains the op: "forward", "backward" or "optimizer"
   std::string segment;
   std::string module;  // module that the op belongs to, such as "encoder.layer.23.feed_forward"; may be empty
   std::string op;      // name of the op, such as "matmul"
-  int64_t position = 0;  // index of the op in its program, from 0
+  int64_t position = 0;  // index of the op, from 0, among the num_ops ops of the step
   int64_t num_ops = 0;
-  int64_t transient_bytes = 0;  // bytes of the buffers in use that exist only within one run of the program
+  int64_t transient_bytes = 0;  // bytes in use of buffers that exist only during a step or batch
 };
 
 struct PlannedBytes {
@@ -95,7 +95,7 @@ struct PlannedModule {
   int64_t temporary_bytes_at_most = 0;
 };
 
-// A rule of thumb for the bytes per parameter that training takes, which reports compare with the plan.
+// A rule of thumb for the memory of training in bytes per parameter. Reports compare it with the plan.
 struct PlannedRule {
   std::string name;     // name of the rule, such as "AdamW in fp32"
   std::string made_of;  // parts of the bytes per parameter, such as "4 weights + 4 gradients + 8 moments"
@@ -178,18 +178,18 @@ struct PlannedBeams {
 // The KV cache and the speed of a plan that generates texts.
 struct PlannedGeneration {
   int64_t prompts_at_once = 0;
-  int64_t sequences_per_prompt = 0;  // number of beams or of sampled texts
+  int64_t sequences_per_prompt = 0;  // number of beams, or of texts that are sampled for a prompt
   int64_t longest_prompt = 0;        // number of tokens of the longest prompt
   int64_t max_new_tokens = 0;
   int64_t cache_bytes_per_token = 0;  // bytes of the key and the value of one token, summed over all layers
   int64_t page_tokens = 0;
-  int64_t num_pages = 0;  // pages that the cache needs in the worst case; the arena contains all of them
-  // pages of a prompt of the greatest length; all sequences of the prompt share them
+  int64_t num_pages = 0;  // the largest number of pages in use at once; the arena has room for them
+  // number of pages of the longest prompt that all its sequences share, because these pages contain only tokens of the prompt
   int64_t shared_pages = 0;
-  int64_t own_pages = 0;  // largest number of pages that belong to one sequence only
+  int64_t own_pages = 0;  // largest number of further pages of one sequence
   double prefill_ms = 0;  // estimated time to process the largest batch of prompts (prefill)
-  // Estimated time of a run that adds one token to each sequence, without the time in which the host selects the
-  // tokens.
+  // Estimated time in which the model computes one more token of each sequence. It excludes the time in which the host
+  // selects the tokens.
   double decode_run_ms = 0;
   double new_tokens_per_s = 0;
   std::vector<PlannedBeams> beams;  // plans with other numbers of beams; empty with Savings::kLeaveOut

@@ -38,8 +38,8 @@ namespace plimsoll {
 // The purpose of a Trainer, which determines the data that it reads when it is constructed.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
-// The test sets: the test data, and MNLI's second test set, with genres that the training data does not
-// contain.
+// The two test sets that predict() can read: the test data, and the second test set of the GLUE task MNLI, whose genres of
+// text do not occur in the training data ("mismatched").
 enum class TestSet : uint8_t { kTest, kMismatched };
 
 // One micro-batch, created by Trainer::next_batch or Trainer::make_batch. A Batch owns its data and can be moved, not

@@ -69,7 +69,7 @@ struct StepInfo {
   double learning_rate = 0;  // learning rate of this step
   int64_t num_tokens = 0;    // number of tokens, without padding
   int64_t num_sequences = 0;
-  // Number of tokens that were computed. A batch runs in a program with fixed sizes, whose unused end is computed too.
+  // Number of tokens that were computed. A batch runs in a program with a fixed number of rows, and unused rows are computed too.
   int64_t num_rows_computed = 0;
   // Time since the end of the previous step (for the first step: since the start of training). It excludes
   // evaluation and checkpoints and includes callbacks and logging. tokens_per_second in the log is computed
@@ -117,8 +117,8 @@ class Callback {
   // Called between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}
   virtual void on_train_end() {}
-  // These functions support resuming: state() returns the data that the callback needs, and the checkpoint
-  // stores it under name().
+  // A callback that must keep data when a run is resumed overrides these functions. A checkpoint stores what state()
+  // returns under name(), and restore() gets it when the run is resumed.
   virtual std::string name() const { return {}; }
   virtual std::string state() const { return {}; }
   virtual void restore(const std::string& /*state*/) {}

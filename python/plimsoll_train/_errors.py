@@ -40,7 +40,7 @@ class WillNotFit(PlimsollError, MemoryError):
 
     @property
     def fitting(self) -> List[List[str]]:
-        """The arguments of each change with which the run would fit, in the order of the message."""
+        """For each change of arguments with which the run would fit, these arguments. The order is that of the message."""
         found: List[List[str]] = []
         _, _, rest = self.message.partition("\n  fits with")
         for line in rest.splitlines()[1:]:

@@ -55,8 +55,8 @@ class Inputs:
         names = class_names(self.train_dataset, self.label_column)
         config = read_config(model, self._settings) if names is not None and model is not None else None
         if names is not None and config is not None and names_in_config(config) != names:
-            # The program numbers the classes in the order of the model's configuration, so the order of the data set is
-            # written into a copy of it.
+            # The program numbers the classes in the order of the model's configuration. A copy of the configuration with the
+            # classes in the order of the data set is therefore written and passed to it.
             config["id2label"] = {str(i): name for i, name in enumerate(names)}
             config["label2id"] = {name: i for i, name in enumerate(names)}
             config.pop("num_labels", None)
@@ -111,6 +111,6 @@ class Inputs:
             written = write_rows(data, path, self.label_column, None)
         self._written[id(data)] = written
         if known is None:
-            # Keeps the object alive, because Python may give its id to another object once it is freed.
+            # The data set is stored by its id(), so it must stay alive: Python may give the id of a freed object to another one.
             self._kept.append(data)
         return written

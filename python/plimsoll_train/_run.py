@@ -19,7 +19,7 @@ from ._program import program_path
 from ._settings import without_token
 
 Event = Dict[str, Any]
-# A function that receives an event and returns the reply, or None if the event needs no reply.
+# A function that receives an event of the program and returns the reply to it, or None if the event needs none.
 Handler = Callable[[Event], Optional[Event]]
 
 _running: List["Tuple[subprocess.Popen[bytes], socket.socket]"] = []
@@ -148,7 +148,7 @@ class Run:
             reply: Optional[Event] = None
             try:
                 reply = self._take(event, failure is None)
-            except (KeyboardInterrupt, Exception) as error:  # the run ends as after a KeyboardInterrupt
+            except (KeyboardInterrupt, Exception) as error:  # the run then saves and ends, as after a KeyboardInterrupt
                 child.send_signal(signal.SIGINT)
                 failure = failure or error
             # After a signal the program no longer waits for a reply, and must not get one that lacks the handler's

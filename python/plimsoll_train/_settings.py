@@ -153,9 +153,9 @@ def settings_of(arguments: Any) -> Dict[str, Any]:
     return settings
 
 
-# For _COMPLETED_SETTINGS, transformers replaces the default by an empty value, so an empty value does not mean that the
-# user gave the setting. _IGNORED_SETTINGS always have a value in transformers; output_dir is read separately, and the
-# others have no effect here.
+# If the user does not give one of _COMPLETED_SETTINGS, transformers sets it to an empty value that differs from the default.
+# An empty value therefore does not mean that the user gave it. _IGNORED_SETTINGS always have a value in transformers. Of these,
+# output_dir is read separately, and the others have no effect here.
 _COMPLETED_SETTINGS = ("activation_checkpointing", "gradient_checkpointing", "disable_tqdm", "report_to", "debug", "fsdp")
 _IGNORED_SETTINGS = ("output_dir", "accelerator_config", "logging_dir")
 

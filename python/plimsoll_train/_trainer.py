@@ -273,7 +273,7 @@ class Trainer:
         if path is not None:
             with open(path, encoding="utf-8") as file:
                 self.memory = json.load(file)
-        # compute_metrics has read these files. They are removed, unless the settings ask for them.
+        # These files were written for compute_metrics, which has read them. They are removed, unless --save_logits asks for them.
         is_asked = str(self._settings.get("save_logits", False)).lower() in ("true", "1")
         names = ("eval_logits.npy", "eval_labels.npy", "eval_starts.npy")
         for name in names if self.compute_metrics is not None and not is_asked else ():

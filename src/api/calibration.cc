@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Milliseconds of the ops of one kind: measured, then estimated.
+// The measured and the estimated time of all ops of one kind, in milliseconds.
 using Times = std::pair<double, double>;
 
 void add_run(const std::string& folder, CpuCalibration& calibration) {
@@ -23,10 +23,9 @@ void add_run(const std::string& folder, CpuCalibration& calibration) {
   calibration.num_threads = request.at("num_threads").get<int>();
   const std::optional<DType> type = parse_dtype(request.at("activation_dtype").get<std::string>());
   if (!type)
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the plan does not contain the type of its activations; remove the folder and calibrate again",
-        folder);
+    throw_error(ErrorCode::kBadData,
+                "{}: plan.json has an unknown type of activations; remove the folder and calibrate again",
+                folder);
   std::map<std::string, Times> sums;
   for (const nlohmann::json& op : profile.at("ops")) {
     for (const char* name : {"op", "group"}) {

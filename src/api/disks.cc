@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// The size of each measured transfer. It equals that of AdamW's moments in the largest update of a run.
+// The size of each measured transfer. A run updates large weights in pieces, and AdamW's moments of a piece have at most this size.
 constexpr int64_t kMeasuredTransferBytes = int64_t{16} << 20;
 
 // Measures the transfer rates of a file. Reads and writes use different buffers in memory, so that both may run at the
@@ -32,8 +32,8 @@ class MeasuredDisk {
 
   bool is_direct() const { return disk_.file().is_direct(); }
 
-  // Returns the transfer rate in GB/s: the median of three passes over the whole file. With `reads` and `writes`, one
-  // block is read and another one is written at the same time.
+  // Returns the transfer rate in GB/s: the median of three passes over the whole file. If both `reads` and `writes` are true,
+  // one block is read while another one is written.
   double median_rate(bool reads, bool writes) {
     std::array<double, 3> rates{};
     for (double& rate : rates) {

@@ -87,8 +87,8 @@ class RunDownloads {
   }
 
  private:
-  // Downloads a model that is not present. Returns the base that it names if it is an adapter. With `may_be_preset`,
-  // nothing is downloaded if a preset (built-in model configuration) has this name.
+  // Downloads a model if the cache does not contain it. If the model is an adapter, returns the name of its base model,
+  // otherwise "". With `may_be_preset`, nothing is downloaded if a preset (built-in configuration) has this name.
   std::string find(const std::string& name, ModelParts parts, bool may_be_preset) {
     if (name.empty()) return {};
     if (files_.status(name)) return base_of_adapter(files_, name);

@@ -38,7 +38,7 @@ constexpr const char* kVariables[] = {
     "CURL_CA_BUNDLE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    // The variables that torchrun sets for each rank. MASTER_ADDR and MASTER_PORT are also read with others.
+    // The variables that torchrun sets for each rank. MASTER_ADDR and MASTER_PORT are read for other launchers too.
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

@@ -83,7 +83,7 @@ struct EnvironmentFacts {
   std::vector<CacheFolder> caches = {};
 };
 
-// Returns the variables of this process that change what Plimsoll or a library under it does. Values of secrets are
+// Returns the variables of this process that change what Plimsoll or a library that it uses does. Values of secrets are
 // replaced by "(set)", and credentials in addresses are removed. This function is in environment.cc, because no other
 // file of the library may read the environment.
 Environment reported_variables();

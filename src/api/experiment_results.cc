@@ -102,10 +102,9 @@ ExperimentFigures read_experiment(const std::string& folder) {
     }
     return figures;
   } catch (const nlohmann::json::exception& error) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: a file of the run was not written by this version: {}; remove the folder and run the row again",
-        folder, error.what());
+    throw_error(ErrorCode::kBadData,
+                "{}: this version cannot read a file of this run: {}; remove the folder and measure it again",
+                folder, error.what());
   }
 }
 

@@ -67,8 +67,8 @@ std::string key_of(std::string_view name) {
   return key;
 }
 
-// Number of steps of a row on a GPU. The speed is measured over the last two thirds (steady_samples_per_s()): over 30
-// steps with a batch of 4, and over 18 steps with a batch of 32, which takes longer per step.
+// Number of steps of a row on a GPU. The speed is measured from the first log record after a third of them to the end
+// (steady_samples_per_s()): over 30 steps with a batch of 4, and over 18 with a batch of 32, whose steps take longer.
 constexpr const char* kGpuSteps = "50";
 constexpr const char* kGpuStepsOfLargeBatch = "30";
 constexpr const char* kAllSamples = "-1";
@@ -106,8 +106,8 @@ Words common_words(ExperimentDevice device) {
           "True"};
 }
 
-// A row of the table. `methods` names the methods that the row uses. Rows with a single method appear in the summary of
-// the table.
+// A row of the table of experiments. `methods` names the methods that the row uses, `words` are its arguments of
+// `plimsoll train`. The summary of the table mentions only rows with a single method.
 struct Row {
   std::string name;
   Words methods;
@@ -251,7 +251,7 @@ Words split_values(std::string_view values, std::string_view sweep) {
   return parts;
 }
 
-// Returns one list of arguments for each value of a sweep "NAME=VALUE,VALUE".
+// Parses a sweep "NAME=VALUE,VALUE". Returns for each value the arguments that set it: {"--NAME", "VALUE"}.
 std::vector<Words> values_of(const std::string& sweep) {
   const size_t equals = sweep.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == sweep.size()) {

@@ -66,7 +66,7 @@ void add_new(std::vector<std::string>& texts, const std::vector<std::string>& mo
   }
 }
 
-// A device to search for, the run on it, and the methods that it can use.
+// A device for which the fastest methods are searched, the run on it, and the methods that this run can use.
 struct AskedDevice {
   std::string device = {};
   RunSpec run = {};
@@ -146,8 +146,8 @@ class Fit {
     return names;
   }
 
-  // Returns a note about cards that a plan can be made for but on which this release does not run. They are those that
-  // the user named, or, with `--device all`, those that were left out.
+  // Returns a note about cards for which a plan can be made although this release does not run on them: those of them that the
+  // user named, or, with `--device all`, all of them, because the search left them out.
   std::string plan_only_text() const {
     const bool is_all = options_.devices == std::vector<std::string>{"all"};
     std::vector<std::string> names;
@@ -176,8 +176,8 @@ class Fit {
     run.arguments.recompute_budget = arguments.recompute_budget;
     run.facts.evaluate = evaluates_;
     run.facts.lengths = SequenceLengths::kAllLongest;
-    // If the run has data, it is random data, because `fit` reads no other. Its lengths are known for every batch size,
-    // so the CUDA graphs that would be captured can be counted.
+    // `fit` reads no files, so data for training is random, and the lengths of its sequences are known. From them follows the number
+    // of CUDA graphs that a run with a given batch size would capture.
     if (setup.data.train && run.facts.device.is_gpu()) {
       run.facts.captured.count = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);
@@ -255,7 +255,7 @@ class Fit {
     }
   }
 
-  // No set of methods fits, so this adds the row with the set of methods that needs the least memory.
+  // Called if no set of methods fits. Adds a row with the set of methods that needs the least memory.
   void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
     const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
     if (!smallest) return;
@@ -306,7 +306,7 @@ class Fit {
     refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
   }
 
-  // Returns the methods that cannot be used: a line per reason, with the cards to which the reason applies.
+  // Returns the text that lists the methods which cannot be used, one line per reason. In a comparison, it names the cards.
   std::string refused_text() const {
     std::string text;
     std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;
@@ -401,20 +401,21 @@ class Fit {
         smallest.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(smallest.methods, ", "));
     if (compares_cards()) {
       throw_error(ErrorCode::kWillNotFit,
-                  "nothing fits on any of these cards: the smallest run of {}, {} of {} per step, needs {} "
-                  "MiB ({}, on {})\n  {}\n  shorten the sequences with {}, or use a smaller model",
+                  "nothing fits on any of these cards: the smallest run of {}, with {} of {} per step, needs "
+                  "{} MiB ({}, on {})\n  {}\n  shorten the sequences with {}, or use a smaller model",
                   label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
                   smallest.device, report_.searched, length_argument_);
     }
     const int64_t allowed = allowed_bytes() / kMiB;
     const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
-    throw_error(ErrorCode::kWillNotFit,
-                "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} per step, needs {} MiB ({}), "
-                "short by {} MiB\n  {}{}\n  shorten the sequences with {}, use a smaller model, or raise the "
-                "limit with {} {}MiB",
-                allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
-                needed - allowed, report_.searched, others, length_argument_,
-                base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
+    throw_error(
+        ErrorCode::kWillNotFit,
+        "nothing fits: {} MiB allowed; the smallest run of {}, with {} of {} per step, needs {} MiB "
+        "({}), short by {} MiB\n  {}{}\n  shorten the sequences with {}, use a smaller model, or raise the "
+        "limit with {} {}MiB",
+        allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+        needed - allowed, report_.searched, others, length_argument_,
+        base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
   }
 
   std::string subject() const {
@@ -440,7 +441,7 @@ class Fit {
   // For each device and each reason, the methods that cannot be used.
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
   std::optional<Error> unable_;  // the first error of a card for which the arguments were refused
-  // For each card, how much its fastest set of methods changes the training. Cards with equal costs or times are sorted by it.
+  // For each card, how much its fastest set of methods changes the training. It decides the order of cards with equal cost or time.
   std::map<std::string, ExtentOfChange> extents_;
   size_t num_methods_ = 0;
   double plan_ms_ = 0;

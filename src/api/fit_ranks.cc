@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMostGpus = 65536;
 constexpr int64_t kGpusOfMachine = 8;
 
-// Returns the number of sequences per optimizer step of all GPUs. It may be at most kMostEffective per GPU.
+// Returns the number of sequences per optimizer step of all GPUs. Errors: kUsage if it exceeds kMostEffective per GPU.
 int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base) {
   const int64_t most = kMostEffective * options.gpus;
   const auto is_possible = [&](int64_t sequences) { return sequences >= 1 && sequences <= most; };
@@ -37,7 +37,7 @@ int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base)
     throw_error(ErrorCode::kUsage, "--train_batch_size {}: expected 1 to {} sequences for {}",
                 *base.train_batch_size, most, counted(options.gpus, "GPU"));
   }
-  // Both factors are below 2^31, so their product fits into 64 bits.
+  // Each of the two factors is below 2^31, so an int64_t can represent their product.
   const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
   if (of_one_gpu <= kMostEffective) return of_one_gpu * options.gpus;
   throw_error(
@@ -102,7 +102,7 @@ RankFitRow row_of(const RankAnswer& answer, const RankQuestion& question, const 
           .commands = commands_of(question, fmt::format("{} {}", words, fmt::join(answer.arguments, " ")))};
 }
 
-// Returns the text without digits. Two reasons that differ only in numbers are then equal.
+// Returns the text without its digits, so that two reasons which differ only in numbers become equal.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
   return text;

@@ -98,8 +98,8 @@ std::vector<std::vector<int32_t>> random_prompts(const Arguments& arguments, con
   return prompts;
 }
 
-// Returns the sizes for which the generation is planned if the prompts have these lengths. Requires: there is at least
-// one length, and each is at least 1.
+// Returns the sizes (longest prompt, number of new tokens and so on) for which a generation is planned if the prompts have
+// these lengths in tokens. Requires: there is at least one length, and each is at least 1.
 GenerationSizes sizes_of(const GenerationSettings& settings, const RunSetup& setup,
                          std::span<const int64_t> lengths) {
   GenerationSizes sizes{.sequences_per_prompt = sequences_per_prompt(settings),
@@ -127,15 +127,15 @@ void with_number(size_t i, size_t num_prompts, const Work& work) {
   }
 }
 
-// Returns the largest length of a prompt that leaves room for the new tokens, but not more than `at_most` and at least 1.
+// Returns the length of the longest prompt that leaves room for the new tokens: at least 1 token, and at most `at_most`.
 int64_t length_with_room(const GenerationSettings& settings, const RunSetup& setup, int64_t at_most) {
   const int64_t wanted = settings.length.max_new_tokens.value_or(kDefaultNewTokens);
   const int64_t room = setup.model.config.max_position_embeddings - wanted;
   return std::max<int64_t>(1, std::min(room, at_most));
 }
 
-// Sets the function that computes the sizes of a plan for another number of beams or of texts per prompt, for the
-// comparison in the report.
+// Stores in `setup` a function that returns the sizes of the same generation with another number of beams, or of texts per
+// prompt. With it, the report compares several numbers.
 void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) {
   const GenerationSizes sizes = setup->generation;
   const bool is_gpu = setup->device.options.is_gpu();
@@ -150,8 +150,8 @@ void state_other_sequences(const GenerationSettings& settings, RunSetup* setup) 
   };
 }
 
-// Returns the memory and the speed for other numbers of beams or of texts per prompt: 1, 2, 4 and 8 if the settings
-// allow them, and the number of this plan.
+// Plans the same generation for other numbers of beams or of texts per prompt, and returns their memory and speed. The
+// numbers are 1, 2, 4 and 8 as far as the settings allow them, and the number of this plan.
 std::vector<BeamCost> plan_beams(const Plan& plan, const RunSpec& run, const GenerationSettings& settings) {
   const int64_t own = plan.request.generation.sizes.sequences_per_prompt;
   const int64_t most = max_num_beams(settings, run.facts.model.vocab_size);
@@ -374,7 +374,7 @@ std::vector<Continuation> Generator::generate(const std::string& prompt, const O
 }
 
 void Generator::request_stop() {
-  static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may take no lock");
+  static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers call this, so it must not lock");
   if (impl_) impl_->stop.store(true);
 }
 

@@ -75,7 +75,7 @@ std::string count_lines(const std::vector<std::string>& names, const std::vector
   return text;
 }
 
-// Describes the labels that training would find in the column of labels: returns text, and adds the same to `json`.
+// Describes the labels that training would find in the label column. Returns text for people, and adds the same facts to `json`.
 std::string label_text(const TextSplit& split, const InspectOptions& options, OrderedJson& json) {
   LabelOptions wanted;
   if (!options.problem_type.empty()) wanted.kind = parse_task(options.problem_type).labels;

@@ -17,7 +17,7 @@ void require_text(std::string_view first_line, const std::string& name) {
 
 struct LineTokenizer::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
-  // The tokenizer stores words that it has encoded here, so that it need not encode them again in later lines.
+  // The tokenizer stores the ids of words that it has encoded in this object, so that later lines need not encode them again.
   TokenizerScratch scratch;
 
   Encoding encode(std::string_view line) {

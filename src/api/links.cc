@@ -56,7 +56,7 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
 // least this size, because the time of smaller ones is mostly latency.
 constexpr int64_t kLeastBytesForPlans = int64_t{16} << 20;
 
-// Returns the key under which the measurements of these ranks are stored in the cache.
+// Returns what identifies the measurements of these ranks in the cache: the host, the device, and the numbers of ranks and hosts.
 LinkCalibration key_of(const RankPlace& place, const ChosenDevice& device) {
   LinkCalibration key{
       .host = host_name(), .num_ranks = place.size, .num_hosts = place.size / place.local_size};
@@ -159,14 +159,14 @@ class LinksOfRun {
     return false;
   }
 
-  // Writes the measurements into the file of the cache and keeps those of other operations in it.
+  // Writes the new measurements into the file in the cache. Its measurements of other operations are kept.
   void keep(LinkCalibration measured) {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {
       report_.notes.push_back(fmt::format(
-          "the largest size is {} KiB, and plans assume its rate for larger exchanges, which are faster in "
-          "reality; leave out the size after --links, or give 16MiB or more, before you use the times in "
-          "plans",
+          "the largest measured size is {} KiB, and plans assume its rate for larger sizes too, which are "
+          "faster in reality; before you use the times in plans, measure without a size after --links or "
+          "with 16MiB or more",
           limits_.largest_bytes >> 10));
     }
     FileSystem& files = posix_file_system();

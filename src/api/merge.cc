@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Checks that the merged model does not replace weights from which it is computed.
+// Throws if `output` is the folder from which `what` is read, because the merged model would replace its weights.
 void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(output, read, ignored)) return;

@@ -25,7 +25,7 @@ std::optional<uint64_t> hash_of_manifest(const std::string& folder) {
 
 struct NewCheckpoints::Impl {
   std::string output_dir;
-  // for each checkpoint that existed at the start, the hash of its manifest, by path
+  // the checkpoints that existed at the start: for each path the hash of the manifest, or nothing if it was not readable
   std::map<std::string, std::optional<uint64_t>> before = {};
 };
 

@@ -196,14 +196,14 @@ std::vector<PlannedChange> changes_of(const std::vector<Suggestion>& suggestions
   return changes;
 }
 
-// Plans changes of arguments that save memory, and adds their description to the report.
+// Plans changes of arguments that save memory, and adds them to the report, as data and as text.
 void add_changes(const Plan& plan, const RunSpec& run, const PlanLabels& labels, size_t columns,
                  SharedGraphs& shared, PlanReport& report) {
   if (report.fits) {
     const std::vector<Suggestion> savings = cheapest_savings(plan, run, shared, available_threads());
     report.savings = format_savings(plan, savings, columns);
     report.changes = changes_of(savings);
-    // A run that fits also fits with each of these changes, because they reduce its memory.
+    // The unchanged run fits, and each of these changes reduces its memory, so the changed runs fit as well.
     for (PlannedChange& change : report.changes) change.fits = true;
     return;
   }
@@ -300,8 +300,8 @@ RunSetup prepare_plan(Arguments arguments, const Environment& environment) {
   return prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
 }
 
-// Returns the plan of the run. For a pipeline it is the plan of the stage that needs the most memory, and `setup` is
-// changed to this stage. If `shared` is not null, it stores the graphs, from which other plans are made later.
+// Returns the plan of the run. If the run is a pipeline, returns the plan of the stage that needs the most memory, and changes
+// `setup` to this stage. If `shared` is not null, the graphs of the plan are stored there, so that later plans can reuse them.
 Plan plan_of_largest_stage(RunSetup& setup, SharedGraphs* shared) {
   Plan plan = shared != nullptr ? build_plan(setup.request, *shared) : build_plan(setup.request);
   if (!plan.is_pipelined()) return plan;

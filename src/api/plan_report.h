@@ -22,9 +22,9 @@ struct TableStyle {
 // (training.h).
 TableStyle table_style(const Environment& environment);
 
-// Returns the report of a plan. `beams` is used for a plan that generates texts: its memory and speed with other
-// numbers of beams. `shared` contains the graphs from which the plan was built; if it is not null, the suggested
-// changes of arguments are planned from them too.
+// Returns the report of a plan. `beams` has the memory and the speed with other numbers of beams, for a plan that
+// generates texts. `shared` contains the graphs from which the plan was built. If it is not null, the suggested changes of
+// arguments are planned from the same graphs, which takes less time.
 PlanReport make_plan_report(const Plan& plan, const RunSpec& run, const PlanLabels& labels, Savings savings,
                             const TableStyle& style = {}, const std::vector<BeamCost>& beams = {},
                             SharedGraphs* shared = nullptr);

@@ -58,7 +58,7 @@ std::string shell_word(const std::string& word) {
 namespace {
 
 // Returns true for an argument that is omitted from the printed command: the search chooses it, it was filled in and
-// not given by the user, or it is a --device that names a card of the table instead of a device of the machine.
+// not given by the user, or it is a --device that names a card of the table of devices instead of one of this machine.
 bool is_no_word(const ArgumentDifference& difference) {
   for (const std::string_view name :
        {"per_device_train_batch_size", "gradient_accumulation_steps", "eval_steps", "metric_for_best_model",
@@ -85,7 +85,7 @@ SearchedCommand command_of_search(const Arguments& arguments, const std::string&
   const auto add = [&](const std::string& name, const std::string& value) {
     command.words += fmt::format("{}--{} {}", command.words.empty() ? "" : " ", name, value);
   };
-  // A configuration states only the size of a model. Training also needs data and either weights or a tokenizer.
+  // The command may be incomplete: a model configuration has only sizes, but training also needs data, and weights or a tokenizer.
   const bool reads_text = arguments.dataset_name != "dummy" && !is_plan;
   const bool needs_data = reads_text && arguments.dataset_name.empty() && arguments.train_file.empty();
   const bool needs_tokenizer = reads_text && arguments.model_name_or_path.empty() &&

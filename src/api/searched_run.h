@@ -13,8 +13,8 @@ namespace plimsoll {
 
 inline constexpr int64_t kMostEffective = 65536;  // largest permitted number of sequences per optimizer step
 
-// Returns the number of tokens per sequence for which plans are made. It is the largest permitted number, so that the
-// data need not be read. Requires: the arguments are resolved.
+// Returns the number of tokens per sequence for which plans are made: the maximum length (such as --max_seq_length), so
+// that the data need not be read. Requires: the arguments are resolved.
 int64_t planned_length(const Arguments& arguments);
 // Returns true if the run contains evaluations or predictions.
 bool evaluates(const Arguments& arguments);
@@ -25,7 +25,7 @@ Arguments without_data(Arguments arguments, const Environment& environment);
 // batch size.
 Arguments without_recompute_choice(Arguments arguments);
 
-// The printed command that trains the run.
+// The command that trains the run that a search has found, as `fit` prints it.
 struct SearchedCommand {
   // The arguments of the run, without those that the search chooses, and without a --device that names a card of the
   // table of devices, because the user's machine has no device of this name.
@@ -40,7 +40,7 @@ struct CommandKind {
   bool is_plan = false;
   bool is_for_one_gpu = false;  // true if the command must limit the run to one GPU
 };
-// Returns the command. `label` is the name of the model in the text.
+// Returns the command. `label` is the name of the model in the sentence `to_fill_in`.
 SearchedCommand command_of_search(const Arguments& arguments, const std::string& label,
                                   const CommandKind& kind);
 

@@ -77,8 +77,8 @@ class Trainer::Impl::TrainCall {
   TrainCall(const TrainCall&) = delete;
   TrainCall& operator=(const TrainCall&) = delete;
 
-  // Called when the run has begun. From then on, weights, optimizer states, batches and reported figures belong to this
-  // run.
+  // Called when a run of train() has started. From then on, weights, optimizer states, batches and reported measurements are
+  // those of this run.
   void begin(std::unique_ptr<TrainLoop> begun) {
     impl_.loop = std::move(begun);
     impl_.batches_started = false;
@@ -118,8 +118,8 @@ Trainer::Trainer(Arguments arguments, const TrainerParts& parts, Task task, cons
   const std::vector<std::string>& setup_notes = impl_->session.setup().diagnostics.notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
-  // A run checks the folder of the optimizer states in start(). A dry run does not call start(), so it checks the
-  // folder here.
+  // start() checks that the folder for the optimizer states can be used. A dry run does not call start(), so the folder is
+  // checked here.
   if (arguments.dry_run)
     require_states_folder(plan, impl_->session.setup().arguments, posix_file_system(), 0,
                           arguments.nproc_per_node);
@@ -241,7 +241,7 @@ MetricMap Trainer::evaluate() {
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
-  // Each validation set has its own metrics for time, number of rows and memory.
+  // Called for each validation set (MNLI has two). Each gets its own metrics for time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
     MetricMap metrics = impl().session.evaluate(data, "eval", nullptr, progress);
@@ -378,7 +378,7 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
 }
 
 void Trainer::request_stop() {
-  static_assert(decltype(Impl::stop)::is_always_lock_free, "a signal handler may take no lock");
+  static_assert(decltype(Impl::stop)::is_always_lock_free, "signal handlers call this, so it must not lock");
   if (impl_) impl_->stop.store(true);
 }
 

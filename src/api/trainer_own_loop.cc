@@ -45,15 +45,15 @@ double Batch::epoch() const {
 
 namespace {
 
-// Multiplies the accumulated gradients by a factor. This is needed at most once per step: if the loop used another
-// number of samples than forward_backward() had assumed.
+// Multiplies the accumulated gradients by a factor. A step needs this once, and only if the custom loop has used another number
+// of labels than the one by which forward_backward() divided the losses.
 void scale_gradients(Executor& executor, double factor) {
   std::vector<std::byte> piece(size_t{1} << 20);
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    // The padding of the buffer is not scaled. With --debug_allocations the memory ends directly after the last
-    // element.
+    // Only the elements are scaled, not the unused bytes after them that align the buffer. With --debug_allocations these bytes
+    // do not exist: the memory ends directly after the last element.
     const int64_t width = dtype_bytes(buffer.type.dtype);
     const int64_t bytes = executor.elements(buffer.name) * width;
     for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
@@ -68,9 +68,9 @@ void scale_gradients(Executor& executor, double factor) {
     ++num_scaled;
   }
   PLIMSOLL_CHECK(num_scaled > 0,
-                 "the scale of the gradients cannot change between two calls of backward(), because this run "
+                 "the gradients cannot be scaled after forward_backward(), because this run stores none: it "
                  "updates weights "
-                 "as soon as their gradients are computed and stores no gradients");
+                 "as soon as their gradients are computed");
 }
 
 }  // namespace
@@ -188,8 +188,8 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
-    // The loss is divided by the number of labels of a full step, or of the rest of the epoch, as in train(). If the
-    // loop uses another number of batches, update() corrects the gradients.
+    // The loss is divided by the number of labels of all batches of the step (at the end of an epoch there may be fewer), as in
+    // train(). If the loop then uses another number of batches, update() corrects the gradients.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }

@@ -51,7 +51,7 @@ struct Trainer::Impl {
         session(std::move(setup), files) {}
 
   FileSystem& files;
-  // measures the memory of the initialization, from the construction of this object on
+  // measures how much memory the constructor of Trainer takes, starting when this object is constructed
   MemoryPhase init_memory;
   Session session;
   PlanReport plan;
@@ -59,7 +59,7 @@ struct Trainer::Impl {
   std::atomic<bool> stop{false};
   std::unique_ptr<TrainLoop> loop;  // the training loop of the most recent call of train()
   std::string loaded;
-  // metrics of the memory of the initialization, until they are added to the first reported phase
+  // memory metrics of the constructor, until they are added to the metrics of the first phase that ends
   MetricMap init_metrics;
   // The members below are the state of a custom training loop.
   bool batches_started = false;
@@ -84,8 +84,8 @@ struct Trainer::Impl {
   // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores them,
   // such as bf16.
   void require_own_update() const;
-  // Called at the end of a step: scales the accumulated gradients so that they are those of the mean over the samples
-  // of the step.
+  // Called at the end of a step: scales the accumulated gradients, so that they become the gradients of the mean loss over
+  // all samples of the step.
   void finish_gradients();
   // Throws kUsage if gradients have been computed but not used by update(): running an evaluation, for example, would
   // overwrite them.

@@ -30,7 +30,7 @@ constexpr std::string_view kSchemaKey = "$schema";
 // The greatest depth of nesting and the greatest size of a settings file, in JSON and in YAML.
 constexpr JsonRules kSettingsRules{.max_depth = 32, .max_bytes = int64_t{16} << 20};
 
-// The text of a settings file and its name for messages. Messages contain line numbers if `lines` permits it.
+// The text of a settings file, and its name for messages. Messages contain line numbers only if `lines` permits them.
 class Source {
  public:
   Source(std::string_view name, std::string_view text, SourceLines lines)
@@ -74,7 +74,7 @@ std::string_view shown(const std::string& key) {
   return std::string_view(key).substr(0, end);
 }
 
-// Builds the JSON tree of a text with settings, and records the offset of each setting in the text.
+// Builds a JSON tree from the text of a settings file, and stores at which offset of the text each setting begins.
 class SettingsTree : public JsonTree<Json> {
  public:
   explicit SettingsTree(const Source& source) : source_(source) {}

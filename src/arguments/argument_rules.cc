@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns true if the value of the setting requests nothing (it is the default, for example), so that neither an error
-// nor a note is needed although this version does not support the setting.
+// Returns true if the setting has its default value or is False, so that it requests nothing. If this version does not
+// support the setting, such a value causes neither an error nor a note.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
@@ -160,7 +160,7 @@ void check_best_model(const Arguments& a) {
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // If both intervals are fractions, they are scaled to millionths before they are compared, as in Trainer.
+  // If both intervals are fractions of all steps, both are multiplied by a million before the division below, as in Trainer.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;

@@ -265,8 +265,8 @@ TEST(ResolveArguments, OffloadOptimizer) {
   EXPECT_EQ(
       error_of({"--offload_optimizer", "cpu"}),
       "--offload_optimizer cpu: expected True, False or nvme:FOLDER; True keeps the states in host memory");
-  // These values cannot come from a command line: "" is set by a program, and true or false is contained in a file of
-  // an earlier version.
+  // A command line cannot set these values: a program can set "", and files that an earlier version wrote contain true
+  // or false.
   Arguments arguments;
   arguments.offload_optimizer = "";
   static_cast<void>(resolve_arguments(arguments));
@@ -302,7 +302,7 @@ TEST(ResolveArguments, PipelineParallelism) {
                   .starts_with("--pp_size 2 needs the norm"));
 }
 
-// Returns, for any setting, a value as text that differs from the default and from False.
+// Returns a value for this setting, as text. It differs from the setting's default and, for flags without a default, from False.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;
   const std::string text = format_value(defaults, setting);
@@ -323,7 +323,7 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
     Arguments arguments;
     set_from_text(arguments, setting, another_value(setting), setting.info.name);
     const std::vector<std::string> notes = resolve_arguments(arguments);
-    // another_value() returned a value other than the default; a flag without a default was set to True.
+    // The setting had a value other than its default (True for a flag without a default), so there must be one note.
     ASSERT_EQ(notes.size(), 1u) << setting.info.name;
     EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
                             " has no effect here: " + std::string(setting.info.note));

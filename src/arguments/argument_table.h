@@ -69,7 +69,7 @@ const OldValue* find_old_value(std::string_view setting, std::string_view value)
 // Describes a set of values of a setting, for a rule between two settings: for example "is true" or "is one of these".
 enum class StateKind : uint8_t {
   kTrue,
-  kFalse,    // False was given; does not hold for an optional setting that is not set
+  kFalse,    // the value is False; an optional setting that is not set does not count
   kGiven,    // the setting has a value that is not empty
   kOneOf,    // the value is one of `values`
   kNoneOf,   // the value is none of `values`

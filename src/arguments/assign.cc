@@ -26,7 +26,7 @@ void set_value(const Assignment& assignment, const Setting& setting, ParseResult
   result.explicitly_set.emplace(setting.info.name);
 }
 
-// Returns the value of a flag that was given under an old name. null counts as false.
+// Returns the value of a flag that was given under an old name. In a settings file the value null means False.
 bool flag_value(const Assignment& assignment) {
   if (assignment.value.is_null()) return false;
   if (assignment.value.is_boolean()) return assignment.value.get<bool>();
@@ -51,7 +51,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
                  "the setting that replaces the old name {} must exist, but {} is not a setting", old.name,
                  old.replacement);
   if (replacement_is_given) {
-    result.warnings.push_back(fmt::format("{} is {} name of {}, which is also given and is used",
+    result.warnings.push_back(fmt::format("{0} is {1} name of {2}, and the value given as {2} is used",
                                           assignment.where, old.kind == NameKind::kPeft ? "PEFT's" : "an old",
                                           old.replacement));
     return;
@@ -62,7 +62,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
     set_from_text(result.arguments, *setting, old.true_value, assignment.where);
     result.explicitly_set.emplace(old.replacement);
   } else {
-    result.warnings.push_back(fmt::format("{} is an old name and is ignored because it is False; see {}",
+    result.warnings.push_back(fmt::format("{} is an old name, and its value False has no effect; see {}",
                                           assignment.where, old.replacement));
     return;
   }

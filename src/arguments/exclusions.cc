@@ -188,8 +188,8 @@ const Setting& setting_of(const SettingState& state) {
   return *setting;
 }
 
-// Returns the setting for a message as the user gave it: "--fp16", "--recompute full". A size is shown without its
-// value, because it can be written in many ways.
+// Returns the setting for a message as the user gave it: "--fp16", "--recompute full". The value of a setting in bytes is
+// omitted, because the same size can be written in many ways (1GiB, 1024MiB).
 std::string described(const SettingState& state, const std::string& value) {
   if (state.kind == StateKind::kTrue || setting_of(state).info.unit == "bytes")
     return fmt::format("--{}", state.setting);

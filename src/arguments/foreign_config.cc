@@ -39,7 +39,7 @@ std::string integer_text(std::string_view text) {
   int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
   if (error == std::errc() && end == text.data() + text.size()) return fmt::format("{}", integer);
-  // 2^53: above it, a double may differ from the integer that was written
+  // kMost is 2^53. A double represents every integer up to it exactly, but not every larger one.
   constexpr double kMost = 9007199254740992.0;
   const std::optional<double> number = number_of(text);
   if (!number || std::floor(*number) != *number || std::abs(*number) > kMost) return {};
@@ -94,10 +94,10 @@ std::string scalar_text(KeyType type, const Json& value) {
   return {};
 }
 
-// Returns a value of a configuration for a message, shortened if it is long.
+// Returns a value of a configuration as JSON for a message, cut to 60 characters if it is longer.
 std::string shown_value(const Json& value) {
   constexpr size_t kShown = 60;
-  // Characters that are not ASCII are escaped, so that the cut does not divide a character.
+  // Characters that are not ASCII are escaped, so that the text cannot be cut in the middle of a character.
   const std::string text = value.dump(-1, ' ', true);
   return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
 }
@@ -164,7 +164,7 @@ class Reader {
     }
   }
 
-  // Reads a section that the table of keys has only as a whole, so that its keys are not checked.
+  // Reads a section for which the table of keys has a single row. The keys in the section are not checked.
   void read_section(const ForeignKey& key, const std::string& path, const Json& value) {
     if (value == Json(false)) return;
     if (!value.is_object()) fail_type(path, "an object", value);
@@ -258,7 +258,7 @@ void join_nvme_path(ForeignConfig& config) {
       return value.key != nullptr && value.key->path == path;
     });
   };
-  // A placeholder in the table of keys for the device nvme. It is replaced by "nvme:" and the folder.
+  // The table of keys gives the device nvme this value, in which FOLDER is a placeholder for the folder of nvme_path.
   constexpr std::string_view kNvmeFolder = "nvme:FOLDER";
   constexpr std::string_view kPath = "zero_optimization.offload_optimizer.nvme_path";
   const auto device = value_of("zero_optimization.offload_optimizer.device");

@@ -95,8 +95,8 @@ std::string config_with(std::string_view path, const nlohmann::ordered_json& val
   }
 }
 
-// Returns a value of the key's type that requests something, so that it differs from values that are accepted because
-// they have no effect.
+// Returns a value of the key's type that requests something. Values that request nothing (such as false) are accepted even for keys
+// that Plimsoll refuses.
 nlohmann::ordered_json sample_of(const ForeignKey& key) {
   const bool is_true_inert = key.values == "true";
   switch (key.type) {

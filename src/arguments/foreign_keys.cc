@@ -35,7 +35,7 @@ std::string_view section_of(std::string_view path) {
 }
 
 std::string_view name_of(std::string_view path) {
-  return path.substr(path.rfind('.') + 1);  // if there is no dot, rfind() returns npos, and npos + 1 is 0
+  return path.substr(path.rfind('.') + 1);  // without a dot, rfind() is npos, and npos + 1 is 0
 }
 
 std::string escaped_text(std::string_view text) {

@@ -115,8 +115,8 @@ class Replacer {
     }
   }
 
-  // Sets a setting that the user did not give. If the user gave another value, remembers the contradiction for
-  // finish().
+  // Sets a setting that the user did not give. If the user gave it another value, a message about the contradiction is
+  // stored, and finish() throws it.
   void apply(const ForeignValue& value) {
     const size_t dot = value.setting.find('.');
     const std::string name = value.setting.substr(0, dot);
@@ -191,7 +191,7 @@ class Replacer {
   void apply_sizes(const ForeignConfig& config) {
     constexpr int64_t kMostRanks = int64_t{1} << 24;
     int64_t copies = 1, slices = 1;
-    // The size of a group of ranks that reads the same batches, by the setting (such as tp_size), and the keys that state it.
+    // `groups` has the sizes of groups of ranks that read the same batches, by setting (such as tp_size); group_sources has their keys.
     std::map<std::string_view, int64_t> groups;
     std::vector<const ForeignValue*> group_sources;
     const ForeignValue* source = nullptr;  // the key that states the number of ranks with different batches
@@ -220,8 +220,8 @@ class Replacer {
     int64_t group_size = 1;
     for (const auto& [setting, size] : groups) group_size *= size;
     for (const ForeignValue* value : group_sources) apply(*value);
-    // If only the sizes of groups that read the same batches are stated, the number of ranks that the user gave determines the number of
-    // groups.
+    // If the configuration states only sizes of groups that read the same batches, the number of groups follows from the number of
+    // ranks that the user gave.
     if (!group_sources.empty() && source == nullptr && !is_given("nproc_per_node"))
       apply_ranks(*group_sources.front(), group_size);
     if (source == nullptr) return;

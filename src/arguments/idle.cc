@@ -68,8 +68,8 @@ std::string of_evaluations(const Arguments& a) {
   return "without --eval_strategy steps or epoch";
 }
 
-// The rules that find settings without effect, in the order in which the settings are declared. They do not report an
-// interval of 0, because it disables an action and so has an effect.
+// The rules that find settings without effect, in the order in which the settings are declared. An interval of 0, such as
+// --logging_steps 0, is never reported: it disables an action and therefore has an effect.
 constexpr IdleRule kRules[] = {
     {"max_seq_length",
      [](const Arguments& a) -> std::string {

@@ -19,7 +19,7 @@ bool is_option(std::string_view word) {
          word[1] != '.';
 }
 
-// An option of the command line, and how the words after it are read.
+// An option of the command line. The members state how many of the words after the option belong to its value.
 struct Option {
   std::string name;
   std::string where;
@@ -236,7 +236,7 @@ class CommandLine {
   std::span<const std::string> words_;
   const ParseOptions& options_;
   size_t next_ = 0;
-  std::string last_flag_;  // the flag without a value directly before the current word
+  std::string last_flag_;  // name of the flag directly before the current word, if it has no value
   std::vector<std::string> files_;
   std::vector<Assignment> layer_;
   Places places_;

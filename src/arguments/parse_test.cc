@@ -417,7 +417,8 @@ TEST(ParseArguments, TranslatesOldNames) {
   r = parse({"--warmup_steps", "7", "--warmup_ratio", "0.1"});
   EXPECT_EQ(r.arguments.warmup_steps, 7.0);
   ASSERT_EQ(r.warnings.size(), 1u);
-  EXPECT_EQ(r.warnings[0], "--warmup_ratio is an old name of warmup_steps, which is also given and is used");
+  EXPECT_EQ(r.warnings[0],
+            "--warmup_ratio is an old name of warmup_steps, and the value given as warmup_steps is used");
 
   r = parse({"--group_by_length", "False"});
   EXPECT_EQ(r.arguments.train_sampling_strategy, "random");
@@ -439,7 +440,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(r.arguments.lora_target_modules, StringList{"value"});
   ASSERT_EQ(r.warnings.size(), 1u);
   EXPECT_EQ(r.warnings[0],
-            "--target_modules is PEFT's name of lora_target_modules, which is also given and is used");
+            "--target_modules is PEFT's name of lora_target_modules, and the value given as "
+            "lora_target_modules is used");
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 

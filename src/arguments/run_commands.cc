@@ -150,8 +150,8 @@ bool has(Names names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Checks that all names in the lists above are settings. Without this check, a misspelled name would have no effect:
-// every command would be considered to use the setting.
+// Checks that all names in the lists above are names of settings. A misspelled name would otherwise be ignored, and every
+// command would be considered to use the setting that was meant.
 bool names_exist() {
   for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
     for (std::string_view name : names)

@@ -47,7 +47,7 @@ void add_interval(Json& schema, std::string_view range) {
 
 // Regular expressions for values that are texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
-// Matches sizes that are small and have no unit. They are refused, because they are probably typing errors.
+// Matches numbers without a unit that are below a million or not whole. As sizes they are refused: they are probably typing errors.
 constexpr const char* kSmallSizePattern =
     R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
 constexpr int kLeastSize = 1 << 20;  // the smallest size that may be written without a unit
@@ -188,7 +188,7 @@ Json schema_of(const OldName& old) {
   return schema;
 }
 
-// Returns the values for which `state` holds, in the type of the setting.
+// Returns the values at which the setting is in this state, as JSON values of the setting's type.
 Json values_of(const SettingState& state, const Setting& setting) {
   Json values = Json::array();
   for (const std::string_view value : split_choices(state.values)) {

@@ -218,8 +218,8 @@ std::string zsh_completion(const ValueNames& names) {
   }
   return out +
          "  esac\n}\n"
-         // zsh can load the script in two ways: it finds the file in fpath and runs it as the body of the function, or
-         // the user sources it.
+         // zsh can load the script in two ways. If it finds the file in fpath, it runs the file as the body of the function
+         // _plimsoll, which is then called at once; if the user sources the file, the function is only registered.
          "if [[ ${funcstack[1]} == _plimsoll ]]; then\n  _plimsoll \"$@\"\nelse\n  compdef _plimsoll "
          "plimsoll\nfi\n";
 }

@@ -97,7 +97,7 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
 // Smaller sizes need a unit, because a user who writes "--memory_limit 16" probably does not mean 16 bytes.
 constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
-// Returns true if a size of this setting needs a unit, because it is small or not a whole number.
+// Returns true if this number of bytes must have been written with a unit, because it is above 0 and below 1 MiB.
 bool needs_unit(const Setting& setting, double bytes) {
   return setting.info.unit == "bytes" && bytes > 0 && bytes < kLeastWithoutUnit;
 }
@@ -329,7 +329,7 @@ Json to_json(const T& value) {
   } else if constexpr (std::is_same_v<T, KeyValues>) {
     Json object = Json::object();
     for (const auto& [key, word] : value) {
-      // A value is written as a JSON number if this number is formatted as exactly the same text.
+      // A text that is a number in the form in which JSON writes it becomes a JSON number; any other text stays a text.
       const Json number = find_json<Json>(word);
       object[key] = number.is_number() && number.dump() == word ? number : Json(word);
     }

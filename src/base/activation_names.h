@@ -21,9 +21,9 @@ struct ActivationName {
   Activation activation;
 };
 
-// All names of transformers. "gelu_python" computes the same function as "gelu" by other operations. "gelu_new",
-// "gelu_pytorch_tanh" and "gelu_fast" are the tanh approximation of GELU and differ only in rounding; gelu_fast contains the
-// constant 0.7978845608, which is sqrt(2 / pi) to 4e-12. Plimsoll prints the first name of each function.
+// All names that transformers has for these functions. "gelu_python" is the same function as "gelu", computed by other operations.
+// "gelu_new", "gelu_pytorch_tanh" and "gelu_fast" are the tanh approximation of GELU and differ only in rounding; gelu_fast contains
+// the constant 0.7978845608, which is sqrt(2 / pi) to 4e-12. Plimsoll prints the first name of each function.
 inline constexpr std::array kActivationNames{
     ActivationName{"gelu", Activation::kGelu},
     ActivationName{"gelu_python", Activation::kGelu},

@@ -1,6 +1,6 @@
-// The columns of a matrix with one row per token, from which the loss over classes is computed if the ranks of a tensor-parallel group
-// divide the classes among them. Each rank fills the columns of its own classes and writes zeros to the columns of the other ranks; the sum
-// of the matrices over the ranks therefore contains the columns of all ranks (kernels/loss/class_sums.h). Thread-safe: values only.
+// The columns of a matrix with one row per token, from which the loss is computed if the ranks of a tensor-parallel group divide the
+// classes among them. Each rank fills the columns for its own classes and writes zeros to those of the other ranks. The sum of the
+// matrices over the ranks therefore contains the columns of all ranks (kernels/loss/class_sums.h). Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct ClassColumns {
   bool smooths = false;  // true if the loss uses label smoothing
   bool counts = false;   // true if correct predictions are counted, for the accuracy
 
-  // These functions return the index of a column. The columns contain: log_sum: the logarithm of the sum of the exponentials of a
-  // rank's logits. label_logit: the logit of the label. logit_sum: the sum of all logits (requires `smooths`). largest: the
-  // largest logit of a rank (requires `counts`). The last one (requires `counts`): 1 if the label is the first of the largest
-  // logits of its rank, otherwise 0.
+  // Each function returns the index of one column. Contents of the columns: log_sum(rank) is the logarithm of the sum of the exponentials
+  // of this rank's logits; label_logit() the logit of the label; logit_sum() the sum of all logits (requires `smooths`); largest(rank) the
+  // largest logit of this rank (requires `counts`); label_is_largest() 1 if the label is the first of the largest logits of its rank,
+  // otherwise 0 (requires `counts`). size() is the number of columns.
   constexpr int64_t log_sum(int64_t rank) const { return rank; }
   constexpr int64_t label_logit() const { return ranks; }
   constexpr int64_t logit_sum() const { return ranks + 1; }

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the characters of a string literal, which may contain NUL characters.
+// Returns all characters of a string literal. Unlike a conversion to string_view, it does not end at the first NUL character.
 template <size_t N>
 constexpr std::string_view bytes(const char (&literal)[N]) {
   return {literal, N - 1};

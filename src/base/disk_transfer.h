@@ -13,8 +13,8 @@ namespace plimsoll {
 inline constexpr int64_t kTransferPieceBytes = int64_t{512} << 10;
 inline constexpr int64_t kThreadsPerDirection = 4;
 
-// Size of the buffers of all threads, and of one more buffer for checkpoints, which read and write parts of values. The buffers
-// are in host memory, which is pinned if a GPU is used.
+// The size of all transfer buffers together: one per thread, and one more for checkpoints, which read and write parts of
+// values. The buffers are in host memory, which is pinned if a GPU is used.
 inline constexpr int64_t kDiskBuffersBytes = (2 * kThreadsPerDirection + 1) * kTransferPieceBytes;
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@ uint16_t f32_to_f16(float value) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
-  // this value rounds to 65536 or more, which fp16 cannot represent
+  // From this magnitude on, values round to 65536 or more, which fp16 cannot represent, so the result is infinity.
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {
     // The result is a subnormal fp16 number, which is a multiple of 2^-24. Scaling by 2^24 and rounding to an integer gives this

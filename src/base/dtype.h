@@ -87,8 +87,8 @@ constexpr float bf16_to_f32(uint16_t bits) {
 uint16_t f32_to_f16(float value);
 float f16_to_f32(uint16_t bits);
 
-// Convert to 8-bit floating point as cvt.rn.satfinite of PTX does: round to nearest, ties to even; numbers beyond the largest
-// one, and infinities, become the largest one; NaN becomes 0x7f. Subnormals are kept. E4M3 has no infinity.
+// Convert fp32 to 8-bit floating point as PTX's instruction cvt.rn.satfinite does: round to nearest, ties to even; numbers beyond the
+// largest finite number, and infinities, become the largest finite number; NaN becomes 0x7f. Subnormals are kept. E4M3 has no infinity.
 uint8_t f32_to_e4m3(float value);
 uint8_t f32_to_e5m2(float value);
 float e4m3_to_f32(uint8_t bits);

@@ -236,7 +236,7 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
 }
 
 std::string temporary_path(const std::string& path) {
-  // The process number distinguishes the names of different processes, and the count those of one process.
+  // The process id makes names of different processes differ, and `count` makes those of one process differ.
   static std::atomic<uint64_t> count{0};
   const std::string name =
       fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), ::getpid(), count.fetch_add(1));

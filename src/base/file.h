@@ -51,7 +51,7 @@ enum class FileOperation : uint8_t {
   kReserve,
 };
 
-// Returns the verb that messages and traces use: "open", "create", "write", ...
+// Returns the operation as a word for error messages and for the call lists of tests: "open", "create", "write", ...
 std::string_view file_operation_name(FileOperation operation);
 
 // An Error that stores the failed operation and the error number of the operating system.
@@ -86,8 +86,8 @@ class FileMapping {
  public:
   virtual ~FileMapping() = default;
   virtual std::span<const std::byte> bytes() const = 0;
-  // Releases all pages from this process. They stay in the cache of the kernel, and the bytes can be used again. Cost:
-  // that of a system call; memory that is not resident costs almost nothing.
+  // Removes all pages from the memory of this process. The kernel keeps them in its page cache, so the bytes remain
+  // usable. Cost: one system call, which takes almost no time if no page is in memory.
   virtual void release_pages() const = 0;
 };
 
@@ -163,8 +163,8 @@ class FileSystem {
   virtual std::unique_ptr<File> open_append(const std::string& path) = 0;
   // Opens an existing file for write_at(). Its content stays.
   virtual std::unique_ptr<File> open_write(const std::string& path) = 0;
-  // Returns the status of the file that the path refers to, following symbolic links, or nothing if it does
-  // not exist.
+  // Returns the status of a file or folder. If the path is a symbolic link, it is the status of the link's target. Returns
+  // nothing if the path does not exist.
   virtual std::optional<FileStatus> status(const std::string& path) = 0;
   // Returns the entries sorted by name, without "." and "..".
   virtual std::vector<FolderEntry> list(const std::string& folder) = 0;
