@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// The changes when all ranks are started again after a failure.
+// What is different when all ranks are started again after a failure.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
   std::string origin;   // the source of the restart for a message: "resuming from out/checkpoint-10"

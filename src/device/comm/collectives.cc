@@ -272,8 +272,8 @@ class DirectReduction {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
-      // The sums are received into the memory from which this rank sent its elements of the peer's part. Gloo may still read that
-      // memory, so wait until it has been sent.
+      // The sums are received into the memory from which this rank has sent elements to be summed by that peer. Gloo may still
+      // read this memory, so wait until all of it is sent.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
       peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
                                      bytes_of(part.size, sizeof(T)));
