@@ -37,13 +37,13 @@ class SideStreams {
 
   CudaStream stream_of(Queue queue) const { return streams_[index_of(queue)]->get(); }
 
-  // Has to be called before a segment (forward pass, backward pass or update), when no op of these streams is in flight.
+  // Has to be called before a segment (forward pass, backward pass or update), when all ops that were started on these streams have ended.
   void begin() {
     in_flight_.clear();
     num_started_ = 0;
   }
-  // Starts an op on another queue, after all ops that are enqueued already. `enqueue` must enqueue it
-  // on stream_of(queue). The op at position `end` of the program is the first one that waits for it.
+  // Starts an op on a queue other than kCompute, after all ops that are enqueued already. `enqueue` must enqueue
+  // the op on stream_of(queue). The op at position `end` of the program is the first one that waits for it.
   template <typename Enqueue>
   void start(Queue queue, uint32_t end, const Enqueue& enqueue) {
     CudaEvent& done = ends_[num_started_++];

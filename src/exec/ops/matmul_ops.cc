@@ -10,7 +10,7 @@ std::span<std::byte> scratch_of(const BindContext& context) {
   return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
 }
 
-// matmul_args() also makes the arguments of linear_gelu, whose operands have the same positions as those of a matmul with a bias.
+// linear_gelu uses matmul_args() too, because its operands have the same positions as those of a matmul with a bias.
 static_assert(int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kBias} == MatmulOp::kBias && int{LinearGeluOp::kY} == MatmulOp::kC);
 
