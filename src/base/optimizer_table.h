@@ -32,7 +32,7 @@ struct StateRule {
   // bytes of each state as text, such as "4 momentum"; empty if the variant has no states
   std::string_view states;
   int bytes = 0;      // bytes per parameter that the rule states for all states together
-  int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
+  int num_kinds = 0;  // the rule applies to an optimizer with this number of different states
 };
 
 // A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments that do so.

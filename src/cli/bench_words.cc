@@ -180,7 +180,7 @@ void require_names(const std::vector<Experiment>& all, const std::vector<std::st
     said += option;
     said += " ";
     said += text;
-    said += ": no row has a name that contains it; the rows are";
+    said += ": no experiment has a name that contains it; the experiments are";
     for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
     if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
     throw Error(ErrorCode::kUsage, said);

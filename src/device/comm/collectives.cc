@@ -103,7 +103,7 @@ int previous_rank(const Transfer& transfer) {
   return modulo(transfer.rank() - 1, transfer.size());
 }
 
-// Returns a buffer through which this rank exchanges the memory at `data` with another rank of the group.
+// Returns the TransferBuffer through which this rank sends the memory at `data` to another rank of the group, or receives into it.
 TransferBuffer buffer_for(const Transfer& transfer, int rank, void* data, size_t bytes) {
   return {transfer.mesh, transfer.in_mesh(rank), data, bytes};
 }

@@ -248,8 +248,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This is the state of
-  // the question.
+  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This struct contains
+  // the state of such a question: the wait, the end of the time for answers, and the answers so far.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;

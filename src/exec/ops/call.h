@@ -57,7 +57,7 @@ class RandomState {
   int64_t site_;
 };
 
-// The number of tokens that a batch really has (the rest of its bucket is unused). It is the last element of the sequence offsets.
+// The number of tokens that a batch really has; the program may be compiled for more. It is the last element of the sequence offsets.
 class NumTokens {
  public:
   explicit NumTokens(const BindContext& context)

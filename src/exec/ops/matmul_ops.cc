@@ -86,7 +86,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
     };
   }
   PLIMSOLL_CHECK(matmul_scratch_bytes(problem) <= context.scratch_bytes(),
-                 "matmul needs {} bytes of scratch memory in a bucket of {} tokens, but the plan reserves {}",
+                 "matmul needs {} bytes of scratch memory for a batch of {} tokens, but the plan reserves {}",
                  matmul_scratch_bytes(problem), context.bucket().tokens, context.scratch_bytes());
   std::shared_ptr<PreparedMatmul> prepared = prepare_matmul_cpu(problem);
   return [prepared, args, flag]() mutable {

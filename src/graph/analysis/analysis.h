@@ -25,8 +25,8 @@ std::string_view block_of(std::string_view module);
 // block, or by the host. Ops outside all blocks count as one more block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
-// Returns the name of the last block of the forward pass if no op after it has a result with one row per token, otherwise an empty name.
-// The backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
+// Returns the name of the last block of the forward pass, or "" if an op after this block has a result with one row per token. The
+// backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
 std::string_view last_block_before_head(const Graph& graph);
 
 // The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
@@ -66,12 +66,12 @@ std::span<const ValueId> values_in_use(const Op& op);
 // that one run leaves for the next are called deferred. All deferred ops are in the forward segment. They are
 // skipped if there was no previous run, or if their work is done already. Pure functions; thread-safe.
 
-// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to
-// the host or to a disk, and for a copy to the device whose result only such ops read.
+// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to the host
+// or to a disk, and for a copy to the device whose result is read only by ops that read deferred values.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
-// Returns the last segment (forward, backward or optimizer) in which a run writes a value that deferred ops read. When this segment has
-// run, the next run has deferred work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
+// Returns the last segment of a run (forward, backward or optimizer) that writes a value which deferred ops read. After this segment, the
+// deferred ops of the next run have work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
 // The order that ops must keep: an op runs after the producers of its operands, and an op that

@@ -23,8 +23,8 @@ double pairs(const OpView& op, const Bucket& bucket) {
   const double window = static_cast<double>(op.attributes().integer_or("window", 0));
   const bool is_causal = op.attributes().integer("causal") != 0;
   if (window == 0.0 || window >= longest) return is_causal ? causal : tokens * longest;
-  // Number of pairs of a row and itself or an earlier row. Subtracts what the first rows of a sequence lack, which have fewer
-  // than {window} rows before them.
+  // Number of pairs of a row and itself or an earlier row: {window} per row, minus the pairs that the first rows of a
+  // sequence lack, because fewer than {window} - 1 rows come before them.
   const double before = tokens * window - tokens / longest * window * (window - 1.0) / 2.0;
   return is_causal ? before : 2.0 * before - tokens;
 }
