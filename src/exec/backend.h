@@ -87,9 +87,9 @@ class ExecutorBackend {
   // Returns the address at which the host writes the input, or reads the output, that has this offset in the arena. On a CPU the address
   // is in the arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs
-  // are copied to the device when the next segment is enqueued. While the device still works on the previous batch,
-  // the next batch is copied only into a staging buffer on the device, and stays there until its segment starts.
+  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs are copied to
+  // the device when the next segment (forward pass, backward pass or update) is enqueued. While the device still works on the
+  // previous batch, the next batch is copied only into a staging buffer on the device, and stays there until its forward pass starts.
   virtual void before_host_writes(Inputs inputs) = 0;
   // Waits until the outputs are the results of all enqueued work, so that the host may read them.
   virtual void before_host_reads() = 0;

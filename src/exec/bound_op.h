@@ -137,7 +137,7 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // the slot for the activations of this micro-batch, from 0 to ProgramPlan::num_slots - 1
+  int64_t slot_;  // memory slot for the activations of this micro-batch, below ProgramPlan::num_slots
 };
 
 // Read operands that the host wrote before the run: an integer, and the accumulation flag (kOverwrite if the op has no flag).

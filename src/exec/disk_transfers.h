@@ -142,7 +142,7 @@ class DiskTransfers {
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
-  // The transfers of the current segment, in the order in which they were started.
+  // The transfers of the current forward pass, backward pass or update, in the order in which they were started.
   std::vector<std::shared_ptr<DiskTransfer>> started_;
   std::array<size_t, kNumTransferDirections> first_open_ =
       // For each direction: an index in started_; threads have taken all pieces of the transfers before it.

@@ -323,7 +323,7 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
-// Checks that indices of table rows are within the table, because kernels do not check them.
+// Checks the indices of an input that selects rows of a table, such as token ids, because kernels do not check them.
 void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
     PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows,
@@ -521,7 +521,7 @@ void Executor::set_accumulate(bool add) {
   const PersistentBuffer* input = input_with(InputSource::kAccumulate);
   if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
-  // The flag has the bits of 1.0f, because kernels compare it with 0 and the library of matrix products on a GPU uses it as a factor.
+  // If set, the flag is 1.0f: kernels test if its bits are 0, and the library of matrix products on a GPU uses it as a factor.
   input_view(*input).as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 

@@ -123,7 +123,7 @@ class Executor {
   // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after the update (optimizer segment).
   StepOutputs fetched_step();
   // Returns true if no other program has run, and no caller has written weights or states, since
-  // the last segment of training. Its results are then still in memory.
+  // training last ran. The results of that step are then still in memory.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() { return tensor("loss").load(0); }

@@ -332,8 +332,8 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two segments (parts of a chunk) are in transit at a time, because each step sends a segment that was received at least two
-  // steps before.
+  // Two messages (segments of a chunk) are in transit at a time, because each step sends a segment that was received at least
+  // two steps before.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);

@@ -91,7 +91,7 @@ std::string matrix_text(const Topology& topology) {
 
 using PairIndex = std::pair<size_t, size_t>;
 
-// A kind of link, and all pairs of GPUs that are connected by links of this kind.
+// A kind of link, such as NVLink or a path over PCI Express, and all pairs of GPUs that are connected by links of this kind.
 struct LinkKind {
   std::vector<PairIndex> pairs = {};
   std::string label = {};

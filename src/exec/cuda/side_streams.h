@@ -74,7 +74,7 @@ class SideStreams {
   CudaStream ops_;
   CudaEvent ops_so_far_;
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
-  // One event for each queued op of a segment, in the order in which the ops were started. The event is recorded when the op ends.
+  // One event per op on these streams in the current forward pass, backward pass or update, in the order of their start.
   std::vector<CudaEvent> ends_;
   size_t num_started_ = 0;
   std::vector<std::pair<uint32_t, CudaEvent*>>

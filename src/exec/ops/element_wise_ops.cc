@@ -144,7 +144,7 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
-// The op selects the rows of this rank. Its kernel copies all columns, beginning with the first of these rows.
+// The op selects the rows of this rank: the kernel that selects columns copies all columns, beginning with the first of these rows.
 ColumnsFwdArgs own_rows_args(const BindContext& context) {
   const ConstView x = context.input(OwnRowsOp::kX);
   const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);
@@ -259,7 +259,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The copy moves a slice between a whole value and a value that has only this slice. The longer one is the whole value.
+      // One side of the copy is a whole value, and the other side has only a slice of it. The longer one is the whole value.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

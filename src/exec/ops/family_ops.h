@@ -241,8 +241,8 @@ auto update_tensors(const BindContext& context) {
   }
 }
 
-// Returns the arguments of the update kernel whose reference implementation is kReference, which
-// determines their type.
+// Returns the arguments of an optimizer's update kernel. kReference is the kernel's reference
+// implementation; its parameter is the struct that is returned.
 template <auto kReference>
 auto update_args(const BindContext& context) {
   const auto make = []<typename Args>(void (*)(const Args&)) { return Args(); };

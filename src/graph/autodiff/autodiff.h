@@ -22,8 +22,8 @@ struct BackwardSeed {
   ValueId value = kNoValue;
   ValueId gradient = kNoValue;
 };
-// Appends the backward segment of a graph whose loss is computed elsewhere, from the gradients of some of its values. Returns and marks the
-// gradients of the values in `wanted`. Errors: kInternal if an op between them and the given values has no gradient.
+// Appends the backward segment of a graph that does not compute the loss (a pipeline stage), given the gradients of some of its values.
+// Returns and marks the gradients of the values in `wanted`. Errors: kInternal if an op between them and the given values has no gradient.
 std::vector<ValueId> add_backward(Graph& graph, std::span<const BackwardSeed> seeds,
                                   std::span<const ValueId> wanted);
 

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Returns an upper bound for the number of (query row, key row) pairs, summed over sequences. It assumes that all sequences have the
-// largest length that the bucket (the sizes of a batch) permits. With {causal} a row attends to itself and to the rows before it.
+// largest length that the bucket (the sizes of a batch) permits. With {causal} a row attends only to itself and to the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
