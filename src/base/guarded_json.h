@@ -46,8 +46,8 @@ constexpr JsonRules strict_json(int64_t max_bytes = kMaxJsonBytes) {
           .byte_order_mark = ByteOrderMark::kRefuse};
 }
 
-// kText: the text is not JSON. kNumber: a number is beyond a double. kLimit: the text is too deep or too large. kRefused: a repeated
-// key, or a value that the handler of the events refused.
+// kText: the text is not JSON. kNumber: a number exceeds the range of double. kLimit: the text is nested too deeply or too large.
+// kRefused: a repeated key, or a value that the handler of the events refused.
 enum class JsonFaultKind : uint8_t { kText, kNumber, kLimit, kRefused };
 
 // The first fault of a text, and the byte at which it was found.

@@ -186,7 +186,7 @@ class Bench {
     return true;
   }
 
-  // Runs one of the runs from which the calibration is computed, and adds its output folder to `folders`. Returns false after a signal.
+  // Performs a run from which the calibration is computed, and adds its output folder to `folders`. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
