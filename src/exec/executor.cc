@@ -502,7 +502,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        // These inputs are written by set_random(), set_accumulate() and set_update().
+        // Inputs with these sources are written by set_random(), set_accumulate() and set_update().
         break;
     }
   }
