@@ -86,7 +86,7 @@ constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
 }
 
-// What the elements of an input mean, as far as the code that fills and checks the input has to know it.
+// The meaning of the elements of an input, as far as the code that fills and checks the input has to know it.
 enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check

@@ -44,7 +44,7 @@ struct Dim {
   // yet.
   Dim divided(int64_t ranks) const {
     PLIMSOLL_CHECK(symbol == Symbol::kTokens && offset == 0 && divisor == 1 && ranks >= 1,
-                   "only the number of tokens can be divided among {} ranks", ranks);
+                   "only the tokens of a bucket can be divided among {} ranks", ranks);
     Dim part = *this;
     part.divisor = static_cast<int32_t>(ranks);
     return part;
