@@ -50,8 +50,8 @@ class FaultyFile final : public File {
   std::unique_ptr<File> inner_;
 };
 
-// A scratch file that simulates failures. Several threads may use it, but the file system that counts the calls is not
-// thread-safe, so a mutex protects the counting.
+// A scratch file that simulates failures. Several threads may use it at the same time, but FaultyFileSystem, which
+// counts the calls and fails some of them, is not thread-safe. A mutex therefore protects the calls of FaultyFileSystem.
 class FaultyScratchFile final : public ScratchFile {
  public:
   FaultyScratchFile(FaultyFileSystem& files, std::unique_ptr<ScratchFile> inner)

@@ -65,7 +65,7 @@ class MemoryFileSystem final : public FileSystem {
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override;
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
-  // Sets the result of space_of() for all folders.
+  // Sets what space_of() returns for every folder: the free space, and if the folder is writable.
   void set_space(FolderSpace space) { space_ = space; }
 
   struct Node;
@@ -123,8 +123,8 @@ class FaultyFileSystem final : public FileSystem {
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   FolderSpace space_of(const std::string& folder) override;
 
-  // Records a call, and throws if this call is to fail. The opened files must call it before each operation. If the call is to
-  // fail, this function first runs `partly`, which does the part of the operation that a failing disk would complete.
+  // Records a call of the file system, and throws if the test has set this call to fail. Opened files call this function before each
+  // of their operations. Before it throws, it runs `partly`, which does the part of the operation that a failing disk would complete.
   void before(FileOperation operation, const std::string& path, const std::string& detail,
               const std::function<void()>& partly = {});
   void check_power() const;

@@ -34,7 +34,7 @@ class PosixMapping final : public FileMapping {
   ~PosixMapping() override { ::munmap(bytes_.data(), bytes_.size()); }
 
   std::span<const std::byte> bytes() const override { return bytes_; }
-  // For a shared mapping of a file this only unmaps the pages; the next use maps them again.
+  // The data is not lost: for a shared mapping of a file, MADV_DONTNEED only unmaps the pages, and the next access maps them again.
   void release_pages() const override { ::madvise(bytes_.data(), bytes_.size(), MADV_DONTNEED); }
 
  private:

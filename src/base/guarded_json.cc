@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // An iterator over a text that counts the bytes it has passed. The JSON library reports a position only for
-// the errors that it finds itself; this count gives every fault a position.
+// the errors that it finds itself; with this count, the faults that JsonGuard finds have a position too.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -46,9 +46,9 @@ class CountingIterator {
   size_t* num_taken_;
 };
 
-// Returns the reason of a message of the library, such as "[json.exception.parse_error.101] parse error at line 1, column 7: syntax
-// error while parsing object - unexpected '}'; last read: '...'; expected string literal". The number means nothing to a user, the
-// position is written elsewhere, and the text that was read last is of any length.
+// Returns the part of an error message of the JSON library that states the reason. A message is, for example,
+// "[json.exception.parse_error.101] parse error at line 1, column 7: syntax error while parsing object - unexpected '}'; last read:
+// '...'; expected string literal". The error number, the position and the text that was read last, which may be long, are left out.
 std::string reason_of(std::string_view message) {
   for (const std::string_view mark : {"] ", ": ", " - "}) {
     if (const size_t found = message.find(mark); found != std::string_view::npos)
@@ -66,7 +66,7 @@ std::string reason_of(std::string_view message) {
 
 }  // namespace
 
-// Receives the events of the JSON library, applies the rules to them, and passes them on to JsonEvents.
+// Receives the events of the JSON library (such as the start of an object), checks them by the JsonRules, and passes them on to JsonEvents.
 class JsonGuard {
  public:
   JsonGuard(std::string_view text, const JsonRules& rules, JsonEvents& events)
@@ -130,7 +130,7 @@ class JsonGuard {
     --events_.depth_;
     return events_.end_array();
   }
-  // `position` is the number of bytes up to the end of the faulty token; at the end of the text it is one more than the text has.
+  // `position` is the number of bytes up to the end of the faulty token, or the size of the text plus 1 if the text ends too early.
   bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception& error) {
     constexpr int kNumberOverflow = 406;
     const size_t end = std::min(position, text_.size());
@@ -155,7 +155,7 @@ class JsonGuard {
   }
 
  private:
-  // Returns the last part of an error message: ", in " and the line up to the byte `at`, or nothing if that line is blank.
+  // Returns the end of an error message: ", in " and the faulty line up to the byte `at`, or "" if that part of the line is blank.
   std::string shown_line(size_t at) const {
     const std::string line = line_until(text_, at);
     return line == "''" ? std::string() : ", in " + line;
@@ -172,8 +172,8 @@ class JsonGuard {
   JsonEvents& events_;
   size_t num_taken_ = 0;
   size_t num_objects_ = 0;  // number of objects that are open
-  // The keys of each open object, if repeated keys are refused. The set of a closed object is reused by the next object at the same depth,
-  // which fragments the memory less when a header lists a million tensors.
+  // For each open object: its keys so far, if repeated keys are refused. The set of a closed object is reused by the next object at the
+  // same depth, because creating a set per object would fragment the memory if a header lists a million tensors.
   std::vector<std::set<std::string, std::less<>>> keys_;
 };
 

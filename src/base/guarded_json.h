@@ -1,6 +1,6 @@
-// Reads all JSON that the program did not write itself: files, answers of servers, pipes and arguments. It bounds depth and size,
-// refuses text that is not JSON, and reports the position of the first fault. JsonTree builds a tree; code that reads a large text
-// handles the events itself and needs no tree. base/json.h writes JSON. The rows of data files are read by other code (io/data).
+// Reads all JSON that the program did not write itself: files, answers of servers, pipes and arguments. It bounds depth and size, refuses
+// text that is not JSON, and reports the position of the first fault. JsonTree builds a tree; code that reads a large text handles the
+// parser's events itself. base/json.h writes JSON. JSON in the rows of data files is read by other code (io/data).
 //
 // Thread-safe: pure functions, except for reading files.
 #pragma once
@@ -29,7 +29,7 @@ enum class RepeatedKeys : uint8_t { kRefuse, kLastWins };
 // States what happens if a text begins with a byte order mark (EF BB BF), which some editors write.
 enum class ByteOrderMark : uint8_t { kRefuse, kSkip };
 
-// The rules of one reader.
+// The limits and rules by which a reader accepts or refuses a JSON text.
 struct JsonRules {
   int max_depth = kMaxJsonDepth;
   int64_t max_bytes = kMaxJsonBytes;
@@ -39,15 +39,15 @@ struct JsonRules {
   std::string_view remedy = "Correct the file or get it again from its source";
 };
 
-// Returns the rules for files in which a key decides where bytes belong: models, checkpoints, manifests.
+// Returns strict rules for files whose keys determine what their bytes are (models, checkpoints): no repeated keys, no byte order mark.
 constexpr JsonRules strict_json(int64_t max_bytes = kMaxJsonBytes) {
   return {.max_bytes = max_bytes,
           .repeated_keys = RepeatedKeys::kRefuse,
           .byte_order_mark = ByteOrderMark::kRefuse};
 }
 
-// kText: the text is not JSON. kNumber: a number is beyond a double. kLimit: the text is too deep or too large. kRefused: a repeated
-// key, or a value that the handler of the events refused.
+// kText: the text is not JSON. kNumber: a number exceeds the range of double. kLimit: the text is nested too deeply or too large.
+// kRefused: a repeated key, or a value that the handler of the events refused.
 enum class JsonFaultKind : uint8_t { kText, kNumber, kLimit, kRefused };
 
 // The first fault of a text, and the byte at which it was found.
@@ -57,8 +57,8 @@ struct JsonFault {
   std::string reason = {};
 };
 
-// Receives the events of a text in their order. Each function returns true to continue, or refuse(why). A text may be moved from
-// its argument.
+// Receives the values, keys and brackets of a JSON text as events, in the order of the text. Each function returns true to
+// continue, or refuse(why) to stop. string() and key() may move the text out of their argument.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -91,8 +91,8 @@ class JsonEvents {
   std::optional<JsonFault> fault_;
 };
 
-// Passes the events of the text to `events`, which are used for one text only. Returns the first fault, or nothing if all of the text
-// is JSON that obeys the rules. The state is on the heap, so that no text can exhaust the stack.
+// Passes the events of the text to `events`, an object that is used for one text only. Returns the first fault, or nothing if all of the
+// text is JSON that obeys the rules. The parser does not recurse and keeps its state on the heap, so that no text can exhaust the stack.
 std::optional<JsonFault> read_json(std::string_view text, const JsonRules& rules, JsonEvents& events);
 
 // Throws the error for a fault: kBadData with `where`, line, column, reason and remedy.
@@ -129,7 +129,7 @@ class JsonTree : public JsonEvents {
   Json root_;
   // The containers that are open, the innermost last. A container does not grow while one inside it is open, so the pointers stay valid.
   std::vector<Json*> open_;
-  Json* slot_ = nullptr;  // the value of the last key
+  Json* slot_ = nullptr;  // where the value of the last key is stored
 };
 
 extern template class JsonTree<nlohmann::json>;
@@ -143,8 +143,8 @@ Json parse_json(std::string_view text, std::string_view where, const JsonRules& 
   return tree.take();
 }
 
-// Returns the tree of a text that may be something else: a value for which is_discarded() is true, and which has none of the types
-// of JSON, if the text is not JSON that obeys the rules.
+// Parses a text that need not be JSON. If it is not JSON that obeys the rules, returns a value for which is_discarded() is true
+// and which has none of the types of JSON.
 template <typename Json = nlohmann::json>
 Json find_json(std::string_view text, const JsonRules& rules = {}) {
   JsonTree<Json> tree;

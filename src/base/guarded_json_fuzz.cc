@@ -29,7 +29,7 @@ void check_text(std::string_view text, const JsonRules& rules) {
   if (fault) {
     PLIMSOLL_CHECK(fault->offset <= text.size() && !fault->reason.empty() && fault->reason.size() < 600);
     PLIMSOLL_CHECK(std::ranges::none_of(fault->reason, [](char c) { return c >= 0 && c < ' '; }));
-    // The library accepts a text that only breaks the rules, and a NUL byte, which it takes for the end of the text.
+    // The JSON library accepts text that only breaks the rules, and text with a NUL byte, which it takes for the end of the text.
     const bool is_json = Json::accept(text);
     PLIMSOLL_CHECK(fault->kind != JsonFaultKind::kText || !is_json ||
                    text.find('\0') != std::string_view::npos || text.starts_with("\xef\xbb\xbf"));

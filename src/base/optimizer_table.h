@@ -1,6 +1,6 @@
-// The table of optimizers and the values of --optim. Pure data without a graph, because folders on which src/optim
-// depends need them as well. The rows are in optimizer_table.inc. An optimizer is defined by its row
-// and its kernels (kernels/optimizer). Thread-safe: constants.
+// The table of optimizers and the values of --optim. They are plain data in src/base, because folders on which
+// src/optim depends read them too. The rows are in optimizer_table.inc. An optimizer is defined by its row and its
+// kernels (kernels/optimizer). Thread-safe: constants.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct StateRule {
   // bytes of each state as text, such as "4 momentum"; empty if the variant has no states
   std::string_view states;
   int bytes = 0;      // bytes per parameter that the rule states for all states together
-  int num_kinds = 0;  // the number of different states that the optimizer must have for the rule to apply
+  int num_kinds = 0;  // the rule applies to an optimizer with this number of different states
 };
 
 // A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments that do so.
@@ -64,7 +64,7 @@ struct OptimizerRow {
   bool has_optional_momentum = false;
   // True if the optimizer updates split weights (base/split_f32.h).
   bool takes_split_weights = false;
-  // True if the update rule uses --adam_beta1 and --adam_beta2; reads_epsilon: if it uses --adam_epsilon.
+  // reads_betas: the update rule uses --adam_beta1 and --adam_beta2. reads_epsilon: the update rule uses --adam_epsilon.
   bool reads_betas = false;
   bool reads_epsilon = false;
   double flops_per_element = 0.0;
@@ -90,7 +90,7 @@ struct OptimizerName {
   std::string_view name;
   // The optimizer that this name selects, by the name of its row; empty if the name is refused.
   std::string_view runs = {};
-  // The optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
+  // True if the optimizer's states are stored in host memory; on a GPU they are copied to the device for each update.
   bool is_paged = false;
   // If the name is refused: the reason, and the most similar value of --optim that is accepted.
   std::string_view reason = {};

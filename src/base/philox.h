@@ -51,8 +51,8 @@ struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
-  // Used if this rank has only a part of a larger value: the number of blocks of eight elements before its part. The rank then
-  // draws the same random numbers for its elements as a single rank would for the whole value. Only random_half() uses it.
+  // Used if this rank has only a part of the tensor for which numbers are drawn: the number of blocks of eight elements before this part.
+  // The rank then draws the same random numbers for its elements as a single rank would for the whole tensor. Only random_half() uses it.
   uint64_t first_block = 0;
 };
 

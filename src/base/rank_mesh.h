@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// The axes of the mesh. A collective operation along an axis involves the ranks that differ only in their position on this axis.
-// kEnds is not a real axis: it contains only the first and the last rank along the pipeline, if there are at least two stages.
+// The axes of the mesh. A collective operation along an axis involves the ranks that differ only in their position on this axis. kEnds is
+// not a real axis: each of its groups consists of the first and the last rank along the pipeline axis, if there are at least two stages.
 enum class MeshAxis : uint8_t { kData, kTensor, kPipeline, kEnds };
 constexpr std::string_view mesh_axis_name(MeshAxis axis) {
   switch (axis) {

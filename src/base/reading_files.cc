@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// A file that discards everything that is written to it.
+// A file on a rank that only reads files: everything that is written to it is discarded.
 class DiscardedFile final : public File {
  public:
   explicit DiscardedFile(std::string path) : path_(std::move(path)) {}
@@ -47,8 +47,8 @@ class ReadingFiles final : public FileSystem {
     return posix_file_system().status(path);
   }
   std::vector<FolderEntry> list(const std::string& folder) override {
-    // The rank that writes the files may have created the folder on another machine, so it may be missing here. It then counts as
-    // empty.
+    // Another rank writes the files of the run, possibly on another machine, so a folder may be missing here. A missing folder
+    // counts as empty.
     if (!status(folder)) return {};
     return posix_file_system().list(folder);
   }
@@ -65,7 +65,7 @@ class ReadingFiles final : public FileSystem {
   std::unique_ptr<ScratchFile> create_scratch(const std::string& path, int64_t bytes) override {
     return posix_file_system().create_scratch(path, bytes);
   }
-  // Returns a lock that has no effect, because the process that writes the files holds the real one.
+  // Returns a lock that has no effect, because the rank that writes the files of the run holds the real lock.
   std::unique_ptr<FileLock> try_lock(const std::string&) override { return std::make_unique<FileLock>(); }
   FolderSpace space_of(const std::string& folder) override { return posix_file_system().space_of(folder); }
 };

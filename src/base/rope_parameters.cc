@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// The numeric parameters, with the names that they have in the text form.
+// The numeric parameters, with their names in the text that rope_text() writes.
 struct NumberField {
   std::string_view name;
   double RopeParameters::*field;
@@ -53,7 +53,7 @@ double yarn_pair(double rotations, double dim, const RopeParameters& p) {
   return dim * std::log(p.original / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(p.theta));
 }
 
-// For the type yarn: returns the weight, from 0 to 1, of the unscaled frequency in the frequency of pair i; the scaled one has the rest.
+// For the type yarn: returns the weight (0 to 1) of the unscaled frequency in the weighted mean that is the frequency of pair i.
 double yarn_share(int64_t i, double dim, const RopeParameters& p) {
   double low = yarn_pair(p.beta_fast, dim, p), high = yarn_pair(p.beta_slow, dim, p);
   if (p.truncate) low = std::floor(low), high = std::ceil(high);

@@ -51,8 +51,8 @@ class PosixScratchFile final : public ScratchFile {
   bool is_direct() const override { return is_direct_; }
   const std::string& path() const override { return path_; }
 
-  // Locks the file. Returns false if its name no longer refers to it, because the previous owner removed the file after this
-  // process opened it. Errors: kDevice if another process has the lock.
+  // Locks the opened file. Returns false if its path no longer refers to this file, because the previous owner removed the
+  // file after this process opened it. Errors: kDevice if another process has the lock.
   bool lock() {
     while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EINTR) throw FileError(FileOperation::kLock, path_, errno);

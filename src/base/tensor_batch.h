@@ -1,7 +1,7 @@
-// A batch of sequences without padding, as named tensors. A program declares the tensors that it reads, the data loader fills
-// them, and the executor copies each into the program's input with the same name. The loader and the executor do not depend on
-// the meaning of a tensor, so that adding an input needs only a declaration in the model or the task. Not thread-safe: one thread
-// uses an object at a time.
+// A batch of sequences without padding, as named tensors. A program (the compiled graph of a training step, an evaluation or a
+// generation) declares the tensors that it reads, the data loader fills them, and the executor copies each into the program's
+// input with the same name. The loader and the executor do not depend on the meaning of a tensor, so that adding an input needs
+// only a declaration in the model or the task. Not thread-safe: one thread uses an object at a time.
 //
 // Legend: T tokens of the batch, B sequences, L rows that have a label.
 #pragma once
@@ -38,7 +38,7 @@ struct BatchTensorSpec {
   int64_t per_sequence = 0;
   int64_t per_label = 0;
   int64_t constant = 0;
-  int32_t position_padding_id = -1;  // see the field of the same name in InputRule (graph/ir/graph.h)
+  int32_t position_padding_id = -1;  // how position ids are numbered: see InputRule (graph/ir/graph.h)
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + per_label * size.label_rows() + constant;
   }
@@ -90,7 +90,7 @@ class TensorBatch {
   std::vector<BatchTensorSpec> specs_;
   BatchSize capacity_;
   BatchSize size_;
-  // The elements of all tensors of each type in the order of the specs, each with room for the largest batch.
+  // For each element type: the elements of all its tensors, in the order of specs_. Each tensor has room for the largest batch.
   std::vector<int32_t> ints_;
   std::vector<float> floats_;
 };

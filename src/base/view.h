@@ -61,7 +61,7 @@ struct ConstView {
                    dtype_name(dtype), dtype_name(DTypeOf<T>::value));
     return static_cast<const T*>(data);
   }
-  // Returns element i converted to double, for references and tests. Cost: a switch per element.
+  // Returns element i converted to double. Only for reference kernels and tests, because every call branches on the element type.
   double load(int64_t i) const {
     switch (dtype) {
       case DType::kF64:

@@ -79,8 +79,8 @@ class Bench {
     for (const Experiment& experiment : chosen_experiments())
       rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) take_kept(i);
-    // All rows run once before any row runs again. A disturbance of the machine that lasts some time then affects at
-    // most one run of each row.
+    // Every experiment (a row of the table) runs once before any experiment runs again. A disturbance of the machine
+    // that lasts some time then affects at most one run of each experiment.
     for (int round = 0; round < most_rounds(); ++round) {
       for (size_t i = 0; i < rows_.size(); ++i) {
         if (needs_run(rows_[i], round)) run_row(i, round);
@@ -104,8 +104,8 @@ class Bench {
   }
 
  private:
-  // Starts a child process to find out if runs use a GPU. This process must never open a GPU,
-  // because the memory of its CUDA context would count in the measured memory of every row.
+  // Starts a child process to find out if the measured runs use a GPU. This process must never open
+  // a GPU, because the memory of its CUDA context would be counted as memory of every measured run.
   ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -137,11 +137,11 @@ class Bench {
     return only_experiments(all, words_.only);
   }
 
-  // Checks once, before the first row, that the program that --peer compares with can run. Returns false after a signal.
+  // Checks once, before the first run, that Hugging Face's Trainer, with which --peer compares, can run. Returns false after a signal.
   bool ask_peer() const {
     const std::string log = words_.output_dir + "/peer_check.txt";
     Child child({words_.peer_python, words_.peer_script, "--check"}, log);
-    if (!wait_for(child, "asking whether Trainer can run here")) return false;
+    if (!wait_for(child, "checking if Hugging Face's Trainer can run")) return false;
     if (child.exit_code() == 0) {
       fs::remove(log);
       return true;
@@ -160,9 +160,9 @@ class Bench {
            (said.empty() ? "ended with exit code " + std::to_string(child.exit_code()) : said);
   }
 
-  // Calibrates right before the rows, so that their predictions match the current state of this machine. The
-  // result of --calibrate is kept for other commands; otherwise it is used only for the rows. Returns false
-  // after a signal.
+  // Measures the calibration, from which speeds are predicted, right before the experiments, so that the
+  // predictions match the current state of this machine. With --calibrate the result is kept for other
+  // commands; otherwise only this table uses it. Returns false after a signal.
   bool calibrate() {
     const bool is_given = std::any_of(words_.more.begin(), words_.more.end(), [](const std::string& word) {
       return word.starts_with("--calibration");
@@ -186,7 +186,7 @@ class Bench {
     return true;
   }
 
-  // Runs one of the runs from which the calibration is computed, and adds its output folder to `folders`. Returns false after a signal.
+  // Performs a run from which the calibration is computed, and adds its output folder to `folders`. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
@@ -216,8 +216,8 @@ class Bench {
 
   // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
-    // row.json contains the results of earlier runs of this row. It is kept, so that they are not lost if this run is
-    // interrupted.
+    // row.json contains the results of earlier runs of the same experiment. It is kept, so that they are not lost if
+    // this run is interrupted.
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().filename() != "row.json") fs::remove_all(entry.path());
@@ -247,8 +247,8 @@ class Bench {
     return words_.output_dir + "/rows/" + row.experiment.key;
   }
 
-  // If the speeds of a row still differ too much after its three or more runs, the row is run twice
-  // more. The spread of five speeds does not count the fastest and the slowest one.
+  // If the speeds of an experiment still differ too much after its three or more runs, it is run
+  // twice more. The spread of five speeds does not count the fastest and the slowest one.
   int most_rounds() const { return words_.repeats < 3 ? words_.repeats : words_.repeats + 2; }
 
   bool needs_run(const ExperimentRow& row, int round) const {
@@ -283,8 +283,8 @@ class Bench {
     say(head + outcome(row));
   }
 
-  // Reads the stored result of a row that an earlier call has run with the same arguments. Returns nothing if there is
-  // none, or if --rerun requests that the row runs again.
+  // Takes the stored result of an experiment that an earlier call of `bench` has run with the same arguments, if there
+  // is one and --rerun does not request another run.
   void take_kept(size_t index) {
     ExperimentRow& row = rows_[index];
     const std::string path = folder_of(row) + "/row.json";
@@ -320,9 +320,9 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // Stores the reason why a row has no measurements: the error in its arguments, or the exit code and the last message
-  // of a run that failed. `bench` then continues with the next row. A loss that is not finite is a result of the row's
-  // arguments; any other failure is reported at the end.
+  // Stores the reason why an experiment has no measurements: the error in its arguments, or the exit code and the last
+  // message of a run that failed. `bench` then continues with the next experiment. A loss that is not finite is a
+  // result of the arguments; any other failed run is reported at the end.
   void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
@@ -383,8 +383,8 @@ class Bench {
     if (words_.json) print_json(texts.json);
   }
 
-  // Writes the plots, unless no row has results to draw. Returns the end of the printed line that names the written
-  // files.
+  // Draws the results as plots, if any experiment has results. Returns the end of the printed line that names the
+  // written files.
   std::string write_plots(const ExperimentReport& texts, const ExperimentOrigin& origin,
                           const std::string& stem) const {
     const bool has_figures = std::any_of(rows_.begin(), rows_.end(),
@@ -399,13 +399,13 @@ class Bench {
   ExperimentDevice device_ = ExperimentDevice::kCpu;
   int64_t num_ranks_ = 1;  // number of ranks of each run of --parallel
   std::vector<ExperimentRow> rows_;
-  // Number of rows whose run failed. Rows that were refused, or whose loss was not finite, are not counted.
+  // Number of experiments whose run failed. Experiments whose arguments were refused, or whose loss was not finite, do not count.
   int failed_rows_ = 0;
-  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first row whose run failed
+  ErrorCode failure_ = ErrorCode::kInternal;  // error code of the first experiment whose run failed
 };
 
-// Runs in the child process for one row: trains as `train` does, but does not save the weights, which
-// nobody needs. For a row with several ranks it starts one process per rank with the same arguments.
+// Runs in the child process for one experiment: trains as `train` does, but does not save the weights, which `bench`
+// does not need. For an experiment with several ranks it starts one process per rank with the same arguments.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
@@ -437,7 +437,8 @@ int run_bench_disk(const std::string& folder, const BenchWords& words) {
   constexpr int64_t kFileBytes = int64_t{512} << 20;
   const DiskBenchReport report = bench_disk(folder, kFileBytes, program_environment());
   char rates[120];
-  std::snprintf(rates, sizeof rates, "  read %.2f GB/s, write %.2f GB/s, both at a time %.2f GB/s together\n",
+  std::snprintf(rates, sizeof rates,
+                "  read %.2f GB/s, write %.2f GB/s, both at the same time %.2f GB/s in total\n",
                 report.read_gb_per_s, report.write_gb_per_s, report.both_gb_per_s);
   print("disk of " + folder + ", a file of " + std::to_string(report.file_bytes >> 20) + " MiB, " +
         (report.is_direct

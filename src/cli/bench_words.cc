@@ -81,7 +81,7 @@ std::string own_peer_script() {
   throw Error(ErrorCode::kUsage, said + "\ngive its path with --peer_script");
 }
 
-// Refuses --dry_run: a dry run measures nothing, so the rows would have neither speed nor memory.
+// Refuses --dry_run: a dry run measures nothing, so the table would contain neither speed nor memory.
 void refuse_dry_run(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const bool is_off = i + 1 < words.size() && (words[i + 1] == "False" || words[i + 1] == "false");
@@ -136,8 +136,8 @@ BenchWords read_bench_words(const CommandWords& words) {
                 "bench: --disk only measures the disk, so " + read.more.front() + " has no effect; omit it");
   }
   refuse_dry_run(read.more);
-  // By default each row of a sweep runs once, because the rows are often long and are compared by their metrics, not
-  // by their speed.
+  // By default each experiment of a sweep runs once, because such runs are often long and are compared by their
+  // metrics, not by their speed.
   if (read.repeats == 0) read.repeats = read.experiments || read.parallel ? kRepeats : 1;
   if (!read.peer) return read;
   if (read.peer_script.empty()) read.peer_script = own_peer_script();
@@ -180,7 +180,7 @@ void require_names(const std::vector<Experiment>& all, const std::vector<std::st
     said += option;
     said += " ";
     said += text;
-    said += ": no row has a name that contains it; the rows are";
+    said += ": no experiment has a name that contains it; the experiments are";
     for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
     if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
     throw Error(ErrorCode::kUsage, said);

@@ -25,7 +25,7 @@ struct BenchWords {
   std::string peer_script;  // path of the script that runs Hugging Face's Trainer; exists if `peer` is set
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
-  // If the name of a row contains one of these texts, its results from an earlier call are discarded.
+  // The texts of --rerun: earlier results of each experiment whose name contains one of these texts are discarded.
   std::vector<std::string> rerun;
   int repeats = 0;                // smallest number of runs per row; read_bench_words() sets it
   std::vector<std::string> more;  // arguments of `train` that are added to every run

@@ -46,7 +46,7 @@ class Child {
   int exit_code() const { return exit_code_; }
   // Returns the last line of the log that is not empty.
   std::string last_line() const;
-  // Finds the last line of the log that begins with `start`, and returns the log after this `start`, without line breaks at the end.
+  // Finds the last line of the log that begins with `start`. Returns the log after this `start`, without line breaks at its end.
   std::string said_after(const std::string& start) const;
 
  private:

@@ -37,7 +37,7 @@ int run_completion(const std::vector<std::string>& words);
 int run_man(const std::vector<std::string>& words);
 int run_schema(const std::vector<std::string>& words);
 
-// Warnings and notes about a command line. They are printed later than they occur, because the first line
+// Warnings and notes about a command line. They are collected and printed later, because the first line
 // of a run must name the device, and because users look first at the lines after a plan. They are printed
 // at the latest when this object is destroyed, before the message of an error that ends the command.
 class Remarks {
@@ -97,20 +97,20 @@ TestInput read_test_input(const ParseResult& parsed);
 int evaluate_and_predict(const Arguments& arguments, Task task, const TestInput& input, Remarks& remarks,
                          RunEvents& events);
 
-// Returns the additions to a Trainer that the command line requests: texts to predict, and a metric that writes the
-// files of --save_logits.
+// Returns the optional parts of a Trainer that the command line requests: texts to predict, and a metric that
+// writes the files of --save_logits.
 TrainerParts parts_of(const Arguments& arguments, const TestInput& input, RunEvents& events);
 
 // Saves metrics as <split>_results.json and all_results.json, and prints the names of these files.
 void save_named_metrics(Trainer& trainer, const Arguments& arguments, const std::string& split,
                         const MetricMap& metrics);
 
-// Predicts the test data into output_dir/predict_results[_TASK].txt, and MNLI's mismatched data into
-// _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
+// Writes the predictions for the test data to output_dir/predict_results[_TASK].txt, and those for MNLI's second (mismatched) test
+// set to predict_results_mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments, const TestInput& input,
                        RunEvents& events);
 
-// Returns process_environment() and, in addition, the locale of the program and the width of its output.
+// Returns the environment of this process, with its locale as LC_CTYPE and the width of its output as COLUMNS.
 Environment program_environment();
 // Returns the entry of a command in the table of commands. Requires: the table has it.
 const CommandInfo& command_named(std::string_view name);

@@ -1,5 +1,5 @@
 // Shows a download to a person: a bar on a terminal, a line every ten seconds elsewhere. A signal stops the download. Not
-// thread-safe, except for the signal.
+// thread-safe, but the signal may arrive in any thread.
 #pragma once
 
 #include <atomic>

@@ -16,7 +16,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// The two connected ends of a pipe or a socket. The test plays the reader and uses the first one.
+// The two connected ends of a pipe or a socket. The test acts as the reader; the stream under test writes to the other end.
 struct Ends {
   Descriptor reader;
   Descriptor writer;

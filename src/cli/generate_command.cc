@@ -125,8 +125,8 @@ void converse(Generator& generator, std::string conversation, bool streams, bool
       const std::string answer = print_one(generator, asked, streams, is_chat);
       conversation = with_message(asked, "assistant", answer);
     } catch (const Error& error) {
-      // An error in this prompt does not end the program: the plan may have no room for it, but the next prompt may be
-      // shorter.
+      // A prompt that is refused does not end the program: it may need more memory than the plan has reserved, but the
+      // next prompt may be shorter.
       if (error.code() != ErrorCode::kUsage) throw;
       print("\n");
       say_error(error.what());

@@ -29,8 +29,8 @@ constexpr int kInterruptedCode = static_cast<int>(ErrorCode::kInterrupted);
 constexpr int kDeviceCode = static_cast<int>(ErrorCode::kDevice);
 constexpr int kNotExecutedCode = 127;  // Exit code of a child process whose program cannot be executed.
 constexpr size_t kKeptErrorBytes = size_t{64} << 10;
-// After a rank has failed because another rank failed, the launcher waits this long for the end of the other rank,
-// which is the cause.
+// A rank that ends with kDevice has usually failed because another rank failed. The launcher then waits this long
+// for the end of the other rank, to name that one as the cause.
 constexpr std::chrono::milliseconds kPeerDelay{1000};
 // If a rank other than rank 0 fails first, the launcher waits this long for rank 0 to fail with the
 // same error. It then names rank 0 as the cause, because the user sees its messages.
@@ -75,8 +75,8 @@ std::vector<std::string> environment_with(const Variables& variables) {
 struct RankProcess {
   int rank = 0;
   pid_t pid = -1;
-  // The reading end of a pipe from the standard error of the rank; not open for rank 0, which uses that of this
-  // process.
+  // The reading end of a pipe to which the rank writes its standard error. Not open for rank 0, which uses the
+  // standard error of this process.
   Descriptor error = Descriptor();
   std::string kept = {};         // the last bytes of the standard error of the rank
   bool has_lost_errors = false;  // true if `kept` is not complete because earlier bytes were dropped
@@ -108,7 +108,7 @@ class IgnoredSigpipe {
   void (*before_)(int);
 };
 
-// All ranks of a run, from their start to their end. A restart of the run makes another object.
+// All ranks of a run, from their start to their end. If the run is restarted, a new object is created.
 class RankRun {
  public:
   // `more` contains environment variables that each rank gets in addition to those of every run,
@@ -292,8 +292,8 @@ class RankRun {
 
   void suspect(const RankProcess& process, std::chrono::milliseconds delay) {
     suspect_ = process.rank;
-    // If rank 0 has failed by itself, or a signal has ended a rank, later failures cannot change
-    // the cause, so it is reported without waiting for them.
+    // If rank 0 has failed with an error of its own, or a signal has ended a rank, that is
+    // certainly the cause of later failures, so it is reported without waiting for other ranks.
     const bool is_certain = process.is_cause_by_itself() && (process.rank == 0 || process.end_signal() != 0);
     report_at_ = Clock::now() + (is_certain ? std::chrono::milliseconds(0) : delay);
   }
@@ -385,7 +385,7 @@ class RankRun {
   int suspect_ = -1;                    // the rank whose failure is currently regarded as the cause
   int cause_ = -1;                      // the rank whose exit code is that of the run
   int named_ = -1;     // The rank that the messages name as the cause: cause_, or a stopped rank.
-  int forwarded_ = 0;  // the last signal that was forwarded to the ranks
+  int forwarded_ = 0;  // the last signal that was forwarded to the ranks; 0 if none was
   std::optional<Clock::time_point> report_at_ = std::nullopt;
   std::optional<Clock::time_point> kill_at_ = std::nullopt;
 };

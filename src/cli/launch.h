@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// The changes when all ranks are started again after a failure.
+// What is different when all ranks are started again after a failure.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
   std::string origin;   // the source of the restart for a message: "resuming from out/checkpoint-10"
@@ -25,8 +25,8 @@ struct Restart {
 struct RankCommand {
   std::vector<std::string> words;  // the program and its arguments, the same for all ranks
   int num_ranks = 1;
-  // The largest number of restarts after failures, and the function that returns how to start the ranks again. The function is called
-  // when all ranks have ended.
+  // The largest number of restarts after failures, and a function that returns what is different when the ranks start again. It is
+  // called when all ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
   // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed, in which they may save a

@@ -180,8 +180,8 @@ TEST(Launch, ARankThatASignalEndsFailsTheRunWithCode7) {
       << launcher.messages();
 }
 
-// The launcher must name the rank that failed first, even if it notices the end of ranks that failed because of it
-// earlier.
+// The launcher must name the rank whose failure is the cause, even if it notices earlier that other ranks have
+// failed because of it.
 TEST(Launch, TheCauseIsTheRankThatDidNotFailBecauseOfAPeer) {
   for (const char* script : {"if [ $RANK = 2 ]; then exit 5; fi; sleep 0.1; exit 7",
                              "if [ $RANK != 2 ]; then exit 7; fi; sleep 0.2; echo not finite >&2; exit 5"}) {

@@ -155,9 +155,9 @@ int run_and_report(int argc, char** argv) {
 
 namespace {
 
-// Opens /dev/null for each closed standard stream, in a mode with which reading from standard input and writing to
-// standard output fail. Otherwise the next file or connection that is opened would get the number of the stream, and
-// text for the stream would be written into it.
+// Opens /dev/null for each closed standard stream, in a mode that makes reading from standard input or writing to
+// standard output fail. Otherwise the next opened file or connection would get the descriptor number of the closed
+// stream, and text that is meant for the stream would be written into it.
 void reserve_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;

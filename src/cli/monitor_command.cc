@@ -69,7 +69,7 @@ MonitorWords read_words(const CommandInfo& command, const CommandWords& words) {
   return read;
 }
 
-// Waits until the time is over or a signal asks this process to end, also one that arrived since the last call.
+// Waits for `wait_s` seconds or until a signal arrives. Returns true if a signal, also an earlier one, asks this process to end.
 bool is_ended_within(double wait_s, const SignalReader& signals) {
   pollfd polled{.fd = signals.descriptor(), .events = POLLIN, .revents = 0};
   const auto wait_ms = static_cast<int>(std::min(1e3 * wait_s, static_cast<double>(INT_MAX)));

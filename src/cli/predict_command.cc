@@ -226,7 +226,7 @@ void write_predictions(Trainer& trainer, const Arguments& arguments, const TestI
                        RunEvents& events) {
   MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments, input, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched)) {
-    // Metrics of MNLI's second (mismatched) test set get run_glue's suffix.
+    // The names of metrics of MNLI's second (mismatched) test set end with _mm, as in Hugging Face's script run_glue.
     for (const auto& [key, value] :
          write_predictions(trainer, TestSet::kMismatched, arguments, input, arguments.task_name + "-mm")) {
       metrics[key + "_mm"] = value;

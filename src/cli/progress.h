@@ -29,8 +29,8 @@ class Progress : public Callback {
   bool bar_;
   bool bar_drawn_ = false;
   int64_t plan_bytes_;
-  // The data of the last step, but its tokens, time and operations are sums over all steps since the last record
-  // in the log. The speed, the utilization and the remaining time are computed from these sums, as in log.jsonl.
+  // The data of the last step, except that the numbers of tokens, seconds and operations are sums over all steps since the
+  // last record of the log. The speed, the utilization and the remaining time are computed from these sums, as in log.jsonl.
   StepInfo recent_;
   int64_t num_recent_ = 0;
   bool starts_anew_ = true;  // true if the next step is the first one after a log record

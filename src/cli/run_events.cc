@@ -162,8 +162,8 @@ class LogitsMetric : public Metric {
   LogitsMetric(std::string folder, RunEvents::Stream* stream) : folder_(std::move(folder)), stream_(stream) {}
 
   std::string name() const override { return "logits_of_reader"; }
-  // While the reader replies to evaluations, its replies determine the names of the metrics. After the reader has closed its end,
-  // this metric reports no names.
+  // While the reader replies to evaluations, its replies contain the names of the metrics, so these are not known in advance.
+  // After the reader has closed its end, there are no such metrics.
   bool has_fixed_names() const override { return !asks(); }
   double value() const override { return 0; }
 
@@ -232,7 +232,7 @@ class LogitsMetric : public Metric {
 
   std::string folder_;
   RunEvents::Stream* stream_;
-  // The files for the logits of the current evaluation. values() completes them.
+  // The files for the logits, the labels and the row starts of the current evaluation; values() finishes them.
   std::optional<NpyFile> logits_;
   std::optional<NpyFile> labels_;
   std::optional<NpyFile> starts_;

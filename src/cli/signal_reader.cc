@@ -28,7 +28,7 @@ void on_read_signal(int signal, siginfo_t* info, void*) {
   const int saved_errno = errno;
   if (getpid() == reading_process) {
     const ArrivedSignal arrived{.signal = signal, .is_from_kernel = info->si_code > 0};
-    // If the pipe is full, thousands of signals wait in it to be read, and this one adds nothing.
+    // If the pipe is full, it contains thousands of unread signals, so nothing is lost if this one is dropped.
     static_cast<void>(!write(pipe_writer, &arrived, sizeof arrived));
   } else {
     // This is a child between fork and exec, which has inherited the handler. The signal gets its default action when the handler returns.
@@ -78,7 +78,7 @@ SignalReader::~SignalReader() {
   // Signals that arrived after the children had ended are dropped, because there is nothing left to stop.
   for (const Action& action : actions_) sigaction(action.signal, &action.before, nullptr);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  // A handler that still runs in another thread cannot write to this number.
+  // A handler that still runs in another thread must not write to this descriptor number, because another file may get it.
   pipe_writer = -1;
 }
 

@@ -50,8 +50,8 @@ class SignalReader {
 
   // Returns the file descriptor to poll: it is readable if a signal has arrived.
   int descriptor() const { return reader_.get(); }
-  // Returns the signals that were blocked before this object was created, which unblocks those that it reads. A child
-  // process must block these and no others.
+  // Returns the signals that this process blocked before the object was created. (The object unblocks the signals
+  // that it reads.) A child process must be started with exactly these signals blocked.
   const sigset_t& mask_before() const { return before_; }
   // Returns the next signal that has arrived, or 0. A Ctrl-C that this process must not obey (interrupt.h) is skipped.
   int next() const;

@@ -21,9 +21,10 @@ int64_t exact_bytes(const PersistentBuffer& buffer) {
 }  // namespace
 
 ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take) {
-  PLIMSOLL_CHECK(plan.request.separate_buffers,
-                 "buffers can only be mapped to separate allocations if the plan gives each its own "
-                 "addresses, but this plan lets buffers share addresses");
+  PLIMSOLL_CHECK(
+      plan.request.separate_buffers,
+      "each buffer can have its own memory block only if no two buffers of the plan share addresses, "
+      "but buffers of this plan do");
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.space == space) blocks_.push_back({buffer.offset, exact_bytes(buffer)});
   }

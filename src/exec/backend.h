@@ -40,7 +40,7 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// States whether the previous run left work, such as updates of weights, that the deferred ops of this run (OpPlan::is_deferred) must do.
+// States whether the previous run left work for this one, such as updates of weights, which its deferred ops (OpPlan::is_deferred) must do.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs, which the host writes at different times. kBatch: a batch and the state of the random numbers,
@@ -50,14 +50,14 @@ constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
 }
 
-// The file in which a plan keeps values on a disk. The executor creates it, and its destructor removes it.
+// The file on a disk in which the plan keeps some values. The executor creates the file, and the executor's destructor removes it.
 struct DiskFile {
   FileSystem* files = nullptr;  // not owned; the caller of the executor owns it
   std::string path = {};
 };
 
 // Creates the file in which the plan keeps values on a disk, and the threads that read and write it. Returns null if the plan keeps no
-// values on a disk. Calls `make_memory` with the largest number of transfers in one forward pass, backward pass or update. Errors: kDevice.
+// values on a disk. `make_memory` creates buffers for at most `most` transfers per forward pass, backward pass or update. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);
@@ -84,12 +84,12 @@ class ExecutorBackend {
   virtual const ArenaMap& arena(Space space) const = 0;
   // Returns the transfers from and to the file that contains the values on a disk, or null if the plan has no such values.
   virtual DiskTransfers* disk() const { return nullptr; }
-  // Returns the address at which the host reads or writes the input or output at this offset of the arena. On a CPU the address is in the
-  // arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
+  // Returns the address at which the host writes the input, or reads the output, that has this offset in the arena. On a CPU the address
+  // is in the arena. On a GPU it is in pinned host memory, which contains a copy of the inputs and outputs.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs
-  // are copied to the device when the next segment is enqueued. While the device still works on the previous batch,
-  // the next batch is copied only into a staging buffer on the device, and stays there until its segment starts.
+  // Waits until the inputs that the host wrote earlier have been copied, so that the host may overwrite them. Inputs are copied to
+  // the device when the next segment (forward pass, backward pass or update) is enqueued. While the device still works on the
+  // previous batch, the next batch is copied only into a staging buffer on the device, and stays there until its forward pass starts.
   virtual void before_host_writes(Inputs inputs) = 0;
   // Waits until the outputs are the results of all enqueued work, so that the host may read them.
   virtual void before_host_reads() = 0;
@@ -146,7 +146,7 @@ std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, const Execu
 // work.
 bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);
 
-// Adds the cost of one run of an op, as its schema states it, to `time`.
+// Adds the FLOPs and bytes of one run of an op, as the op's OpSchema states them, to `time`.
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index);
 
 }  // namespace plimsoll

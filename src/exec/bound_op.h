@@ -25,8 +25,8 @@ struct BoundOp {
   uint32_t index = 0;  // index of the op in its program
 };
 
-// The arenas of the device and of the host, and the file in which the plan keeps values on a disk.
-// `disk` is null if the plan keeps no values on a disk.
+// The addresses of the arenas (memory blocks) of the device and of the host, and the file in which
+// the plan keeps values on a disk. `disk` is null if the plan keeps no values on a disk.
 struct ArenaMaps {
   const ArenaMap& device;
   const ArenaMap& host;
@@ -137,18 +137,18 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // the slot for the activations of this micro-batch, from 0 to ProgramPlan::num_slots - 1
+  int64_t slot_;  // memory slot for the activations of this micro-batch, below ProgramPlan::num_slots
 };
 
-// Read values of inputs that the host wrote before the run. Return a default if the op has no flag, or no random state.
+// Read operands that the host wrote before the run: an integer, and the accumulation flag (kOverwrite if the op has no flag).
 inline int64_t read_integer(ConstView view, int64_t i = 0) {
   return view.dtype == DType::kI64 ? view.as<int64_t>()[i] : static_cast<int64_t>(view.as<int32_t>()[i]);
 }
 inline Accumulate read_flag(ConstView flag) {
   return flag && read_integer(flag) != 0 ? Accumulate::kAdd : Accumulate::kOverwrite;
 }
-// Combines the seed and the number of the micro-batch, which are inputs, with the op's attribute `site`, which separates its random draws
-// from those of other ops.
+// Combines the seed and the number of the micro-batch, which the host writes, with the op's attribute `site`, which separates its random
+// draws from those of other ops. Returns a default value if the op draws no random numbers.
 inline RandomSite read_site(ConstView rng, int64_t site) {
   if (!rng) return {};
   return {.seed = static_cast<uint64_t>(read_integer(rng, 0)),

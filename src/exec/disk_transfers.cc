@@ -120,9 +120,10 @@ void DiskTransfers::start(const std::shared_ptr<DiskTransfer>& transfer, uint32_
   if (transfer->pieces_.empty()) return;
   {
     const std::lock_guard lock(mutex_);
-    PLIMSOLL_CHECK(started_.size() < started_.capacity(),
-                   "a segment starts more disk transfers than the {} that the plan announced",
-                   started_.capacity());
+    PLIMSOLL_CHECK(
+        started_.size() < started_.capacity(),
+        "a forward pass, backward pass or update starts more than the {} disk transfers that were planned",
+        started_.capacity());
     PLIMSOLL_CHECK(std::ranges::find(started_, transfer) == started_.end() || transfer->is_done(),
                    "a disk transfer must end before it starts again, but is still running");
     transfer->end_ = end;
@@ -221,7 +222,7 @@ void DiskTransfers::make(TransferDirection direction, const Piece& piece, std::b
 
 // Writes whole blocks. Two transfers may write different parts of one block at the same time, because the slices of a
 // parameter do not always end at the end of a block. A lock lets one thread at a time read, change and write such a block.
-// Another transfer may read its own part of the block meanwhile, because writing the block does not change that part.
+// A transfer that reads another part of the block needs no lock, because writing the block does not change that part.
 template <typename Copy>
 void DiskTransfers::write_piece(const Piece& piece, std::byte* buffer, const Copy& copy) {
   std::unique_lock edges(edges_, std::defer_lock);
@@ -247,8 +248,8 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The const_cast is safe, because the bytes are only read. Another value may follow these bytes
-  // in the last block, so `value_end` is set beyond this block, and the rest of it is kept.
+  // The const_cast is safe, because the bytes are only read. The last block may contain other values after
+  // these bytes. `value_end` is therefore set beyond this block, so that the rest of the block is kept.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

@@ -25,7 +25,7 @@ enum class TransferDirection : uint8_t { kFromDisk, kToDisk };
 inline constexpr size_t kNumTransferDirections = 2;
 
 // Access to the memory of the device, and the host buffers through which values pass between this memory and the disk. The transfer threads
-// call these functions, except mark().
+// call these functions; only mark() is called by the thread that starts the transfers.
 class TransferMemory {
  public:
   virtual ~TransferMemory() = default;
@@ -64,7 +64,7 @@ class DiskTransfer {
     std::byte* memory = nullptr;
     int64_t first = 0;  // the bytes [first, first + bytes) of the file
     int64_t bytes = 0;
-    int64_t block_begin = 0;  // start of the whole blocks that contain this range
+    int64_t block_begin = 0;  // begin of the first block that contains bytes of this range
     int64_t block_bytes = 0;
     bool keeps_head =
         false;  // true if the first or last block contains bytes outside this range, which a write must keep
@@ -142,7 +142,7 @@ class DiskTransfers {
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
-  // The transfers of the current segment, in the order in which they were started.
+  // The transfers of the current forward pass, backward pass or update, in the order in which they were started.
   std::vector<std::shared_ptr<DiskTransfer>> started_;
   std::array<size_t, kNumTransferDirections> first_open_ =
       // For each direction: an index in started_; threads have taken all pieces of the transfers before it.

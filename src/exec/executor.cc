@@ -156,8 +156,8 @@ ByteRange checked_range(const PersistentBuffer& buffer, int64_t offset, int64_t 
   return {offset, offset + bytes};
 }
 
-// A tensor-parallel rank stores several ranges of the whole value one after the other as its part.
-// Returns the range of bytes of this part that belongs to `range` of the whole value.
+// The part of a tensor-parallel rank consists of several ranges of the whole value, stored one
+// after the other. Returns the bytes of this part that belong to `range` of the whole value.
 ByteRange range_in_part(const PersistentBuffer& buffer, const ByteRange& range, int64_t tensor_rank) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   return {buffer.split->elements_before(range.begin / width, tensor_rank) * width,
@@ -176,7 +176,7 @@ void for_each_run(const PersistentBuffer& buffer, const ByteRange& range, int64_
       });
 }
 
-// Returns the slice of a data-parallel rank, in bytes of the value or of the part that its tensor-parallel rank has.
+// Returns the bytes that a data-parallel rank stores, as a range of the whole value or of the part of this tensor-parallel rank.
 ByteRange slice_of_data_rank(const PersistentBuffer& buffer, int64_t data_rank) {
   const int64_t width = dtype_bytes(buffer.type.dtype), elements = buffer.part_elements();
   return {buffer.divided->first_of(elements, data_rank) * width,
@@ -193,7 +193,7 @@ Communicator& Executor::owners_of(const PersistentBuffer& buffer, MeshAxis axis)
   return *ranks;
 }
 
-// Reads bytes of a value, or of the part that this tensor-parallel rank has. If data-parallel ranks have slices of it, each sends its own.
+// Reads bytes of a value, or of this tensor-parallel rank's part of it. If data-parallel ranks have slices, each sends its own.
 void Executor::read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes) {
   if (!buffer.divided) return backend_->read(buffer.space, buffer.offset + offset, bytes);
   Communicator& ranks = owners_of(buffer, MeshAxis::kData);
@@ -231,7 +231,7 @@ void Executor::read_divided(const PersistentBuffer& buffer, int64_t offset, std:
 
 Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
   // The ranks of a tensor-parallel group store the same bytes of this value, so only the first rank
-  // of each group gets a share.
+  // of each group counts as owner of a share.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   if (group != nullptr && group->rank() > 0) return {};
   const ValueType type = plan_.type_of(name);
@@ -249,8 +249,8 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
     if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
   }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
-    // Each half has 2 bytes per element, and the weight has 4. If the ranks divide only one of the
-    // halves, this rank owns the bytes that are in both ranges.
+    // The weight is stored as two 16-bit halves: each has 2 bytes per element, and the weight has 4. If the
+    // data-parallel ranks divide only one of the halves, this rank owns the elements that it stores in both.
     const OwnBytes high = own_bytes(split->second.high), low = own_bytes(split->second.remainder);
     return {.begin = 2 * std::max(high.begin, low.begin), .end = 2 * std::min(high.end, low.end)};
   }
@@ -262,7 +262,7 @@ Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
   if (!buffer.divided) return {.begin = 0, .end = buffer.whole_elements() * dtype_bytes(buffer.type.dtype)};
   const Communicator* data_ranks = connections_.of(MeshAxis::kData).ranks;
   const ByteRange slice = slice_of_data_rank(buffer, data_ranks == nullptr ? 0 : data_ranks->rank());
-  // The ranks of a group that read the same batches store the same slice, so only the first one counts as its owner.
+  // The ranks of a tensor-parallel group store the same slice, so only the first rank of the group counts as its owner.
   const Communicator* group = connections_.of(MeshAxis::kTensor).ranks;
   return {.begin = slice.begin, .end = group != nullptr && group->rank() > 0 ? slice.begin : slice.end};
 }
@@ -296,15 +296,15 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
     part.insert(part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(first),
                 bytes.begin() + static_cast<std::ptrdiff_t>(first + count));
   });
-  // If the range includes the end of the whole value, the padding of this rank, if it has any, is written too.
+  // If the range includes the end of the whole value, the padding at the end of this rank's part, if it has any, is written too.
   const int64_t width = dtype_bytes(buffer.type.dtype);
   if (range.end == buffer.whole_elements() * width)
     part.resize(static_cast<size_t>(buffer.part_elements() * width - in_part.begin));
   write_slice(buffer, in_part.begin, part);
 }
 
-// Writes bytes of a value, or of the part that this tensor-parallel rank has. Writes only those bytes that belong to the slice of this
-// data-parallel rank.
+// Writes bytes of a value, or of this rank's part if a tensor-parallel group divides the value. If data-parallel ranks store slices of
+// it, writes only the bytes that belong to this rank's slice.
 void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes) {
   ByteRange slice{0, buffer.part_elements() * dtype_bytes(buffer.type.dtype)};
   if (buffer.divided) slice = slice_of_data_rank(buffer, owners_of(buffer, MeshAxis::kData).rank());
@@ -323,7 +323,7 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
-// Checks that indices of table rows are within the table, because kernels do not check them.
+// Checks the indices of an input that selects rows of a table, such as token ids, because kernels do not check them.
 void check_rows(const PersistentBuffer& input, std::span<const int32_t> rows) {
   for (const int32_t row : rows) {
     PLIMSOLL_CHECK(row >= 0 && row < input.input.table_rows,
@@ -338,22 +338,23 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   for (size_t i = 1; i < starts.size(); ++i) {
     const int64_t length = starts[i] - starts[i - 1];
     PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest,
-                   "a sequence of a batch has {} tokens according to '{}', but sequences in this "
-                   "bucket have 0 to {}",
+                   "a sequence of a batch has {} tokens according to '{}', but the program is compiled for "
+                   "sequences of 0 to {} tokens",
                    length, input.name, bucket.longest);
   }
 }
 
-// Checks an input of row ends: 0, and then the index after each selected row of a value that has `tokens` rows.
+// Checks an input that selects rows of a value with `tokens` rows: 0 and then, in ascending order, the index of each selected row plus 1.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
-  PLIMSOLL_CHECK(!ends.empty() && ends.front() == 0 && ends.back() <= tokens,
-                 "the ends of rows in the input '{}' must begin with 0, and the last one must be at most the "
-                 "number of tokens ({} ends, {} tokens)",
-                 input.name, ends.size(), tokens);
+  PLIMSOLL_CHECK(
+      !ends.empty() && ends.front() == 0 && ends.back() <= tokens,
+      "the input '{}', which selects rows, must begin with 0, and its last element must be at most the "
+      "number of tokens (it has {} elements, the batch has {} tokens)",
+      input.name, ends.size(), tokens);
   for (size_t i = 1; i < ends.size(); ++i) {
     PLIMSOLL_CHECK(ends[i] > ends[i - 1],
-                   "the ends of rows in the input '{2}' must increase, but {0} follows {1}", ends[i],
-                   ends[i - 1], input.name);
+                   "the elements of the input '{2}', which selects rows, must increase, but {0} follows {1}",
+                   ends[i], ends[i - 1], input.name);
   }
 }
 
@@ -416,7 +417,7 @@ const PersistentBuffer* Executor::input_with(InputSource source) const {
 void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket) {
   const View to = input_view(input);
   const int64_t parts = input.type.shape.row_ranks();
-  // `room` is the number of values that the input has on all ranks that divide its rows. This rank has `count` of them, from `first` on.
+  // `room` is the number of values of the input on all ranks that divide its rows; this rank has `count` of them, beginning with `first`.
   const int64_t room = parts * input.type.shape.elements(bucket);
   const int64_t count = room / parts;
   const int64_t first = parts > 1 ? count * connections_.of(MeshAxis::kTensor).ranks->rank() : 0;
@@ -470,15 +471,16 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
   const int64_t tokens = batch.size().tokens;
   const int64_t sequences = batch.size().sequences;
   const Bucket bucket = bucket_for(*target.plan, batch.size());
-  PLIMSOLL_CHECK(sequences >= 1 && sequences <= bucket.sequences,
-                 "a batch must have at least one sequence and fit into its bucket, but has {} sequences, "
-                 "and the bucket is for at most {}",
-                 sequences, bucket.sequences);
+  PLIMSOLL_CHECK(
+      sequences >= 1 && sequences <= bucket.sequences,
+      "a batch must have at least one sequence, and at most as many as its program is compiled for, but "
+      "has {} sequences, and the program is compiled for {}",
+      sequences, bucket.sequences);
   target.bucket = bucket;
   target.staged = {
       .tokens = tokens, .sequences = sequences, .longest = bucket.longest, .labels = batch.size().labels};
   PLIMSOLL_CHECK(pass.slot >= 0 && pass.slot < target.plan->num_slots,
-                 "the slot for the activations of a micro-batch is {}, but the program has only {} slots",
+                 "a micro-batch stores its activations in memory slot {}, but the program has only {} slots",
                  pass.slot, target.plan->num_slots);
   target.bound = &bound_for(target, bucket, pass);
   backend_->before_host_writes(Inputs::kBatch);
@@ -500,7 +502,7 @@ void Executor::stage(std::string_view name, const TensorBatch& batch, double den
       case InputSource::kAccumulate:
       case InputSource::kLearningRate:
       case InputSource::kUpdateNumber:
-        // Inputs from these sources are written by set_random(), set_accumulate() and set_update().
+        // Inputs with these sources are written by set_random(), set_accumulate() and set_update().
         break;
     }
   }
@@ -519,7 +521,7 @@ void Executor::set_accumulate(bool add) {
   const PersistentBuffer* input = input_with(InputSource::kAccumulate);
   if (input == nullptr) return;
   backend_->before_host_writes(Inputs::kBatch);
-  // The flag has the bits of 1.0f, because kernels compare it with 0 and the library of matrix products on a GPU uses it as a factor.
+  // If set, the flag is 1.0f: kernels test if its bits are 0, and the library of matrix products on a GPU uses it as a factor.
   input_view(*input).as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
@@ -539,7 +541,7 @@ void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
   backend_->before_host_writes(Inputs::kUpdate);
   const PersistentBuffer* number = input_with(InputSource::kUpdateNumber);
   PLIMSOLL_CHECK(number != nullptr, "cannot set the learning rate: no program of the plan updates weights");
-  // Parameters with their own factor on the learning rate read a separate input.
+  // Parameters whose learning rate is multiplied by a factor of their own read it from a separate input.
   for (const PersistentBuffer* input : program_of(kTrainProgram).inputs) {
     if (input->input.source == InputSource::kLearningRate)
       input_view(*input).as<double>()[0] = learning_rate * input->input.factor;
@@ -574,8 +576,8 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket, PassOfM
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    // If the stage has several chunks of layers, bind only the ops of this chunk. The ops of the optimizer belong to chunk 0,
-    // because its backward pass runs last.
+    // If the stage has several chunks of layers, bind only the ops of this chunk. The optimizer's ops belong to chunk 0,
+    // whose backward pass is the last.
     if (has_chunks && chunk_of(target.plan->graph.ops()[i]) != pass.chunk) continue;
     const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost), backend_->disk()};
     const BindContext context(plan_, *target.plan, bucket, arenas, connections_, i, pass.slot);
@@ -702,7 +704,7 @@ std::vector<UpdatedParameter> Executor::updated_parameters() {
   std::vector<UpdatedParameter> parameters;
   for (const Op& op : graph.ops()) {
     if (op.segment != Segment::kOptimizer) continue;
-    // The operands of an update (graph/ops/update.h) are a weight, its gradient and its states, and then the same for the next weight.
+    // The inputs of an update op (graph/ops/update.h) are a weight, its gradient and its states, and then the same for the next weight.
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] == kNoValue) continue;
       const Value& value = graph.value(op.inputs[i]);

@@ -33,8 +33,8 @@ struct StepOutputs {
   int64_t skipped_steps = 0;  // number of steps that were skipped in the run so far
 };
 
-// In a pipeline: the number of the memory slot for the activations of the micro-batch, from 0 to ProgramPlan::num_slots - 1, and
-// the number of the chunk of layers that runs.
+// In a pipeline: the memory slot that stores the activations of the micro-batch, from 0 to ProgramPlan::num_slots - 1, and the
+// number of the chunk of layers that runs.
 struct PassOfMicroBatch {
   int64_t slot = 0;
   int64_t chunk = 0;
@@ -92,9 +92,9 @@ class Executor {
   // tensor-parallel group divides the buffer.
   void read_own(const std::string& name, int64_t offset, std::span<std::byte> bytes);
 
-  // Prepares a batch for run(): copies it into the inputs of the program, as each input declares it (InputRule), and chooses the bucket,
-  // the compiled sizes into which the batch fits. `denominator` is the number by which the loss is divided, and `pass` is used only in a
-  // pipeline. If another batch was staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch
+  // Prepares a batch for run(): copies it into the inputs of the program, by the rule that each input declares (InputRule), and chooses the
+  // compiled batch size (bucket) into which it fits. `denominator` is the number by which the loss is divided, and `pass` is used only in a
+  // pipeline. If another batch is staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch
   // that is larger than planned, that lacks a tensor which the program declares, or that contains an index outside its table.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
@@ -123,7 +123,7 @@ class Executor {
   // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after the update (optimizer segment).
   StepOutputs fetched_step();
   // Returns true if no other program has run, and no caller has written weights or states, since
-  // the last segment of training. Its results are then still in memory.
+  // training last ran. The results of that step are then still in memory.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() { return tensor("loss").load(0); }
@@ -147,21 +147,21 @@ class Executor {
   std::string first_bad_value();
 
   const Bucket& current_bucket(std::string_view program) const { return program_of(program).bucket; }
-  // Returns how far the arena was used, rounded up to its alignment. Bytes count as used if they
-  // were written, or if they are scratch memory of a kernel that ran, because a kernel may leave
-  // the end of its scratch memory unwritten. Cost on a GPU: copies the arena to the host.
+  // Returns the end of the part of the arena that was used so far, in bytes, rounded up to the arena's alignment.
+  // Bytes count as used if they were written, or if they are scratch memory of a kernel that ran, because a
+  // kernel may leave the end of its scratch memory unwritten. Cost on a GPU: copies the arena to the host.
   int64_t high_water_bytes() { return std::max(written_bytes(), used_scratch_end_); }
-  // Returns the observed end of the written part of the arena, rounded up to the arena's alignment.
+  // Returns the end of the part of the arena that was written, found by its fill pattern and rounded up to the arena's alignment.
   int64_t written_bytes();
   const Plan& plan() const { return plan_; }
 
-  // Return the scale of the last step's gradients, and the number of steps that were skipped because of an overflow, including
-  // those before the checkpoint of a resumed run. Without loss scaling: 1 and 0.
+  // Return the loss scale of the last step, by which its gradients were multiplied, and the number of steps that were skipped
+  // because of an overflow, including those before the checkpoint of a resumed run. Without loss scaling: 1 and 0.
   double used_loss_scale();
   int64_t skipped_steps();
 
-  // Returns a hash of all data that write() has written to weights which the ranks divide. The order of the
-  // calls does not matter. Ranks can compare their hashes to check that they have written the same data.
+  // Returns a hash of all data that callers have passed to write() for weights that are divided among the ranks. The
+  // order of the calls does not matter. Ranks can compare their hashes to check that they have written the same data.
   uint64_t hash_of_divided_writes() const { return divided_writes_; }
 
   // Returns the file of the values on a disk; null if the plan has none.
@@ -189,8 +189,8 @@ class Executor {
   struct Program {
     const ProgramPlan* plan = nullptr;
     std::vector<const PersistentBuffer*> inputs;
-    // The ops that are ready to run, for each size of batches. The key consists of the numbers of tokens and labels, the slot for
-    // the activations, and the chunk of layers (for pipelines). Ops are bound to kernels when a key is used for the first time.
+    // For each compiled batch size, the ops with their kernels and addresses. The key consists of the numbers of tokens and labels, the
+    // slot for the activations, and the chunk of layers (for pipelines). Ops are bound to kernels when a key is used for the first time.
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, BoundProgram> by_size;
     // the element of by_size for the size of the staged batch
     BoundProgram* bound = nullptr;
@@ -202,8 +202,8 @@ class Executor {
   // Returns the program with this name. Errors: kInternal if the plan has no such program.
   Program& program_of(std::string_view name);
   const Program& program_of(std::string_view name) const;
-  // Returns the name of the gradient whose number is in `first_bad`, an output of the optimizer segment. Returns "" if the number denotes
-  // no gradient.
+  // Returns the name of the first gradient that is not finite. `first_bad`, an output of the optimizer segment, contains its number.
+  // Returns "" if all gradients are finite.
   std::string bad_gradient(ConstView first_bad) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket, PassOfMicroBatch pass);
   void refresh_copies();
@@ -228,7 +228,7 @@ class Executor {
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole,
                   ReadFunction read_half);
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
-  // Returns the input whose value the host takes from this source, such as the learning rate, or null if no program has one.
+  // Returns the input with this source, such as the learning rate, or null if no program has such an input.
   const PersistentBuffer* input_with(InputSource source) const;
   View input_view(const PersistentBuffer& input) {
     return {backend_->exchange(input.offset), input.type.dtype};
@@ -247,7 +247,7 @@ class Executor {
   uint64_t divided_writes_ = 0;
   bool updated_ = false;  // true if an update ran since the host last wrote optimizer states
   std::map<std::string, Program, std::less<>> programs_;
-  int64_t used_scratch_end_ = 0;  // end of the used scratch memory, rounded up to the arena's alignment
+  int64_t used_scratch_end_ = 0;  // end of the scratch memory used so far, rounded up to the alignment
   // The program whose next run must do the updates or copies that the last step left for it, or null.
   BoundProgram* deferred_program_ = nullptr;
   bool profiling_ = false;

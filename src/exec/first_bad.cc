@@ -53,7 +53,7 @@ std::string Executor::first_bad_gradient() {
 }
 
 std::string Executor::bad_gradient(ConstView first_bad) const {
-  // If the ranks divide the optimizer's states, `first_bad` has one number per rank: the first gradient that is not finite in its slices.
+  // If the ranks divide the optimizer's states, each rank has its own number in `first_bad`: the first gradient not finite in its slices.
   int64_t operand = -1;
   for (int64_t i = 0; i < plan_.type_of("first_bad").shape.elements({}); ++i) {
     const int64_t found = read_integer(first_bad, i);
@@ -62,7 +62,7 @@ std::string Executor::bad_gradient(ConstView first_bad) const {
   if (operand < 0) return {};
   const Graph& graph = program_of(kTrainProgram).plan->graph;
   for (const Op& op : graph.ops()) {
-    // Only the op of the optimizer segment that computes the norm reads all gradients. If weights
+    // The norm op of the optimizer segment is the only op that reads all gradients. If weights
     // are updated in the backward pass, each module also has a norm op in that pass.
     if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
       return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;

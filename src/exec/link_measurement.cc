@@ -36,7 +36,7 @@ float value_before(int rank, int64_t element) {
   return static_cast<float>((element * 7 + rank * int64_t{13}) % 97);
 }
 
-// Returns the range [begin, end) of elements that have a defined value on this rank after the operation.
+// Returns the range of elements that are defined on this rank after the operation. A reduce_scatter leaves other ranks' parts undefined.
 std::pair<int64_t, int64_t> defined_elements(Collective collective, int rank, int num_ranks, int64_t count) {
   if (collective != Collective::kReduceScatter) return {0, count};
   const int64_t part = count / num_ranks;
@@ -92,7 +92,7 @@ class LinkBench {
                   collective_name(collective), count, describe_link_exchange(exchanger_.exchange()), i,
                   ranks_.rank(), ranks_.size(), found, wanted);
     }
-    // The measured runs use zeros. Other numbers would overflow, because each run sums the results of the previous one.
+    // The measured runs use zeros, because other numbers would overflow: each run sums the results of the previous one.
     std::ranges::fill(values_, 0.0F);
     exchanger_.write(values_);
   }
@@ -106,7 +106,7 @@ class LinkBench {
       const LinkPoint point = summarize_times(count * kFloatBytes, times);
       const double left_ms = 1e3 * limits_.seconds_per_size - elapsed_of_first_rank(start);
       if (left_ms <= 0 || point.num_runs >= kMostRuns || is_spread_known(point)) return point;
-      // This number must be the same on all ranks. It is, because all ranks have received the same times.
+      // All ranks must compute the same number of further runs, and they do, because they have all received the same times.
       const auto affordable = static_cast<int64_t>(left_ms / point.median_ms);
       if (affordable < 1) return point;
       next = std::min({affordable, point.num_runs, kMostRuns - point.num_runs});

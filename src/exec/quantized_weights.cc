@@ -63,7 +63,7 @@ struct QuantizedUnits {
   std::vector<std::byte> offsets;  // one fp32 number per unit
 };
 
-// Quantizes all rows of `stored` together. If the format has an offset for the scales, it is stored only for the first quantization unit.
+// Quantizes all rows of `stored` together. If the scales are quantized with an offset, this offset is stored for the first unit only.
 void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values, QuantizedUnits& stored) {
   quantize_weight({.w = values,
                    .codes = {stored.codes.data(), DType::kU8},
@@ -75,7 +75,7 @@ void quantize_as_one(const Plan& plan, const WeightSpec& spec, ConstView values,
                    .format = format_of(plan)});
 }
 
-// Writes `units` quantization units of a weight from `stored`, starting with unit `first` of the weight.
+// Writes `units` quantization units from `stored` into the buffers of the weight, starting at unit number `first` of the weight.
 void write_units(Executor& executor, const WeightSpec& spec, int64_t first, int64_t units,
                  const QuantizedUnits& stored) {
   const auto write = [&](const std::string& array, const std::vector<std::byte>& bytes) {
@@ -96,8 +96,8 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
   const int64_t elements = part_units.rows_per_unit * spec.shape[1];
   const int64_t block = format_of(plan) == QuantizedFormat::kInt8 ? 1 : kQuantizationBlock * kScaleBlock;
   if (part_units.count == 1 || elements % block == 0) {
-    // Every unit ends at the end of a quantization block, so the whole part can be quantized at
-    // once, as bitsandbytes does. This gives one offset, which is then copied to every unit.
+    // Every unit ends at the end of a quantization block, so the whole part can be quantized at once,
+    // as bitsandbytes does. This gives one offset of the scales, which is then copied to every unit.
     QuantizedUnits stored(plan, spec, part_units.count);
     quantize_as_one(plan, spec, values, stored);
     for (size_t at = 4; at < stored.offsets.size(); at += 4)

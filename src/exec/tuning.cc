@@ -88,8 +88,8 @@ class Tuner {
     return median(other.ms) <= (1.0 - limits_.least_gain) * median(first.ms);
   }
 
-  // Returns the fastest algorithm. Returns nothing if the library refuses its own first choice,
-  // because gains are measured relative to its time.
+  // Returns the fastest algorithm. Returns nothing if the library refuses to run its own first
+  // proposal, with whose time the others are compared.
   std::optional<TunedProduct> choose(const PlannedMatmul& product) {
     std::vector<Timed> list;
     for (TunedProduct& candidate : measurer_.candidates(product, limits_.candidates))

@@ -20,8 +20,8 @@ namespace plimsoll {
 
 struct TuningLimits {
   int candidates = 8;  // how many of the library's proposed algorithms are measured
-  // Number of rounds, in each of which every candidate (proposed algorithm) is measured once. The median of its times counts.
-  // A disturbance of some milliseconds then affects either all candidates of a round, or one candidate in a few rounds.
+  // Number of rounds, in each of which every candidate (proposed algorithm) is measured once. Candidates are compared by the median
+  // of their times. A disturbance of some milliseconds then affects all candidates of a round alike, or one candidate in few rounds.
   int rounds = 3;
   // Candidates slower than this factor times the fastest time of the first round are not measured again.
   double near = 1.25;
@@ -61,7 +61,7 @@ TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const Tun
 // they are measured: the largest, then every eighth below it, every fourth, every second, and the rest.
 std::vector<size_t> tuning_order(size_t num_buckets);
 
-// The highest rates that were measured on the device. A profile shows the rates of ops relative to them. Plans use the
+// The highest rates that were measured on the device. A profile (--profile) compares the rates of ops with them. Plans use the
 // rates in src/hardware instead, so that a plan is the same on every machine. Not thread-safe: measuring uses the device.
 
 struct Ceilings {

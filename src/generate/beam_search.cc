@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Is added to the score of beams that must not be selected. In fp32 the sum is rounded to a multiple of
-// 64, which affects the order of these beams. transformers adds the same number, so the order is the same.
+// This number is added to the scores of beams that must not be selected. In fp32 the sums are rounded to multiples
+// of 64, which affects the order of these beams. transformers adds the same number, so the order is the same.
 constexpr float kExcluded = -1.0e9f;
 
 // Returns length^penalty in fp32, by which a score is divided. The power is computed in double, as in transformers.

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A key of generation_config.json that requests a method of generation which Plimsoll does not have. An error
-// names the key. `off` lists the values, as JSON, that switch the method off, so that the key is accepted.
+// A key of generation_config.json that requests a method of generation which Plimsoll does not implement; the error
+// message names the key. `off` lists the values, as JSON, that switch the method off, so that the key is accepted.
 struct RefusedKey {
   const char* name;
   std::vector<const char*> off;

@@ -15,8 +15,8 @@ bool is_above(const ScoredToken& a, const ScoredToken& b) {
   return a.score != b.score ? a.score > b.score : a.token > b.token;
 }
 
-// Selects the tokens that top-p keeps: those for which the sum of the probabilities of all larger tokens is less than `mass`, but at
-// least `least` tokens.
+// Selects the tokens that top-p keeps: a token is kept if the probabilities of all likelier tokens sum to less than `mass`. At least
+// `least` tokens are kept.
 class TopPSelection {
  public:
   TopPSelection(std::span<ScoredToken> tokens, double largest) : tokens_(tokens), largest_(largest) {}

@@ -58,7 +58,7 @@ class LogitsProcessors {
 
   GenerationSettings settings_;
   int64_t min_tokens_to_keep_ = 1;
-  // for each token, the number of the last call whose history contained it
+  // for each token of the vocabulary, the number of the last call whose history contained the token
   std::vector<uint32_t> last_seen_;
   uint32_t call_ = 0;
   std::vector<float> heap_;

@@ -22,14 +22,14 @@ struct TopLogits {
   double log_sum = 0.0;
 };
 
-// Returns the number of largest logits from which the next token can be selected. Returns 0 if all logits are needed: for sampling, with
-// a processor that changes logits, and if the number is larger than the kernel supports. Greedy decoding on a CPU (`is_gpu` is false)
-// uses all logits, because they need not be copied.
+// Returns how many of the largest logits are enough to select the next token, or 0 if all logits are needed: for sampling, with a
+// processor that changes logits, and if the number is larger than the kernel supports. Greedy decoding on a CPU (`is_gpu` is false) uses
+// all logits, because they need not be copied.
 int64_t num_candidates(const GenerationSettings& settings, bool is_gpu);
 
 class NextScores {
  public:
-  // `candidates` is the number of largest logits per row, or 0 for all logits.
+  // `candidates` is the number of largest logits that are stored per row, or 0 if all logits are stored.
   NextScores(int64_t vocab_size, int64_t candidates) : vocab_size_(vocab_size), candidates_(candidates) {}
 
   bool has_all_logits() const { return candidates_ == 0; }

@@ -74,7 +74,7 @@ void PageTable::reorder(std::vector<SequenceId>* beams, std::span<const int32_t>
     const auto index = static_cast<size_t>(parent);
     PLIMSOLL_CHECK(index < beams->size(), "a new beam continues beam {}, but there are only {} beams", parent,
                    beams->size());
-    // The first new beam that continues an old beam keeps its sequence; further ones get copies of it.
+    // The first new beam that continues an old beam takes over its sequence; every further one gets a copy of the sequence.
     next.push_back(is_continued[index] ? fork((*beams)[index]) : (*beams)[index]);
     is_continued[index] = true;
   }

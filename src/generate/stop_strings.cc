@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns the text without the replacement characters at its end, to which incomplete characters are decoded.
+// Returns the text without the replacement characters (U+FFFD) at its end, which the decoder writes for incomplete characters.
 std::string_view complete_part(std::string_view text) {
   while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
   return text;
@@ -30,10 +30,10 @@ StopStrings::StopStrings(const Tokenizer& tokenizer, std::vector<std::string> te
 std::optional<StopMatch> StopStrings::find(std::span<const int32_t> tokens) const {
   if (texts_.empty() || tokens.empty()) return std::nullopt;
   const DecodeOptions options{.skip_special_tokens = false, .clean_up_spaces = false};
-  // Decodes the last token and, before it, one token more than the longest stop string has bytes. No
-  // stop string can then begin in the first decoded token, where decoders remove a space. More tokens
-  // are decoded if some have no text, or if the first one begins within a character, because a decoder
-  // with byte fallback would then mark all bytes up to the next token of another kind as invalid.
+  // Decodes the last token and, before it, one token more than the longest stop string has bytes. No stop
+  // string can then begin in the first decoded token, from which decoders remove a leading space. More
+  // tokens are decoded if some have no text, or if the first one begins within a character: a decoder
+  // with byte fallback would otherwise mark all bytes up to the next token that is not a byte as invalid.
   size_t size = std::min(tokens.size(), longest_ + 2);
   std::string text;
   std::string before;

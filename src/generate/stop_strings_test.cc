@@ -71,8 +71,8 @@ Tokenizer byte_tokenizer() {
   nlohmann::json vocab = nlohmann::json::object();
   int id = 0;
   for (int byte = 0; byte < 256; ++byte) {
-    // The characters of the alphabet of byte-level BPE: printable bytes stand for themselves, the others are represented by the
-    // characters from U+0100 on.
+    // Byte-level BPE represents each byte by a character: a printable byte by itself, the others by the characters from U+0100
+    // on.
     const bool is_printable =
         (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
     static int next = 0;

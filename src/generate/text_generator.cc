@@ -184,8 +184,8 @@ class TextGenerator::Group {
     return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
   }
 
-  // Returns a function that finds stop strings, or an empty function if there are none, because the
-  // search would copy the text of each candidate to call it.
+  // Returns a function that finds stop strings. It is empty if there are no stop strings, because
+  // the beam search copies the text of each candidate for each call.
   BeamSearch::StopCheck stop_check() const {
     if (!generator_.stop_strings_) return {};
     return [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); };

@@ -47,7 +47,7 @@ struct GenerationWork {
   // returned are included.
   int64_t decode_runs = 0;
   int64_t decoded_tokens = 0;
-  // Bytes of weights and of the KV cache that the decode_runs runs read, counted as in DecodeReads.
+  // Bytes of the weights and of the KV cache that these decode_runs runs of the model read, counted as in DecodeReads.
   double decode_weight_bytes = 0;
   double decode_cache_bytes = 0;
   // Durations. first_token_seconds ends when the first token of every text of the first group of prompts has been selected.
@@ -81,8 +81,8 @@ class TextGenerator {
                                                    int64_t first_prompt, const OnToken& on_token = {},
                                                    const OnTexts& on_texts = {});
 
-  // Warms up the model: generates a few tokens for each size of group that `prompts` can form, so that later runs need
-  // no time for preparations. The first run in a bucket (sizes of a batch) prepares its ops and loads kernels, and on
+  // Warms up the model: generates a few tokens for each number of prompts that can be processed together, so that later
+  // runs need no preparations. The first run in a bucket (sizes of a batch) prepares its ops and loads kernels, and on
   // a GPU the second run captures a CUDA graph. This work is not counted in the statistics. Requires: as generate().
   void warm_up(std::span<const std::vector<int32_t>> prompts);
 

@@ -440,7 +440,7 @@ TEST(Bench, RefusesWhatItCannotRead) {
     refused({"bench", "--experiments", "--repeats", repeats}, "expected a number of runs from 1 to 100");
   refused(
       {"bench", "--experiments", "--use_cpu", "--rerun", "nonsense", "--output_dir", folder.path("rerun")},
-      "--rerun nonsense: no row has a name that contains it");
+      "--rerun nonsense: no experiment has a name that contains it");
   refused({"bench", "--sweep", "optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16"},
           "put ';' between the values of the sweep");
   refused({"bench", "--sweep", "lora_target_modules=query,value"},
@@ -448,9 +448,11 @@ TEST(Bench, RefusesWhatItCannotRead) {
   refused({"bench", "--sweep", "seed=1;"}, "a value is empty");
   refused(
       {"bench", "--output_dir", folder.path("out"), "--use_cpu", "--experiments", "--only", "SGD,nonsense"},
-      "--only nonsense: no row has a name that contains it; the rows are\n  vanilla, batch 4\n");
-  refused({"bench", "--output_dir", folder.path("out"), "--sweep", "seed=1,2", "--only", "seed=3"},
-          "--only seed=3: no row has a name that contains it; the rows are\n  seed=1\n  seed=2\n");
+      "--only nonsense: no experiment has a name that contains it; the experiments are\n  vanilla, batch "
+      "4\n");
+  refused(
+      {"bench", "--output_dir", folder.path("out"), "--sweep", "seed=1,2", "--only", "seed=3"},
+      "--only seed=3: no experiment has a name that contains it; the experiments are\n  seed=1\n  seed=2\n");
 }
 
 TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {

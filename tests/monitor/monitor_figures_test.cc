@@ -119,7 +119,7 @@ GPU 1  NVIDIA GeForce RTX 3090  GPU-ffeeddcc  compute capability 8.6
 
 all 2 GPUs
   memory        11727 MiB used, 155644 free, of 168347; 976 more reserved by the driver
-  utilisation   GPU 51 % in the mean
+  utilisation   GPU 51 % on average
   power         730 W
 )");
 }
@@ -157,7 +157,7 @@ TEST(MonitorTable, WhatACardDoesNotSayHasNoRow) {
 
 GPU 0  NVIDIA H200  GPU-00112233
   memory        10527 MiB used, 132644 free, of 143771; 600 more reserved by the driver
-  processes     none that the driver names
+  processes     the driver lists none
                 10527 MiB are used by processes that the driver does not name
 )");
 }
@@ -180,7 +180,7 @@ TEST(MonitorTable, WithoutAGpuTheHostIsShown) {
 host
   CPU           Some CPU, AVX2
   threads       2
-  load          0.50 in the mean of a minute
+  load          0.50 runnable threads on average over one minute
   memory        4096 MiB available, of 8192
 )");
   EXPECT_EQ(monitor_lines(sample), "2026-11-21T09:12:01Z  host  load 0.50  4096 of 8192 MiB available\n");

@@ -103,7 +103,7 @@ int previous_rank(const Transfer& transfer) {
   return modulo(transfer.rank() - 1, transfer.size());
 }
 
-// Returns a buffer through which this rank exchanges the memory at `data` with another rank of the group.
+// Returns the TransferBuffer through which this rank sends the memory at `data` to another rank of the group, or receives into it.
 TransferBuffer buffer_for(const Transfer& transfer, int rank, void* data, size_t bytes) {
   return {transfer.mesh, transfer.in_mesh(rank), data, bytes};
 }
@@ -272,8 +272,8 @@ class DirectReduction {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
-      // The sums are received into the memory from which this rank sent its elements of the peer's part. Gloo may still read that
-      // memory, so wait until it has been sent.
+      // The sums are received into the memory from which this rank has sent elements to be summed by that peer. Gloo may still
+      // read this memory, so wait until all of it is sent.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
       peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
                                      bytes_of(part.size, sizeof(T)));
@@ -332,8 +332,8 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two segments (parts of a chunk) are in transit at a time, because each step sends a segment that was received at least two
-  // steps before.
+  // Two messages (segments of a chunk) are in transit at a time, because each step sends a segment that was received at least
+  // two steps before.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);

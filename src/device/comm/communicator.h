@@ -18,8 +18,8 @@
 
 namespace plimsoll {
 
-// Names another rank and a channel between that rank and this one. Messages of one channel arrive in the order in which they were sent;
-// messages of different channels may be received in any order.
+// Names another rank and one of the channels (numbered message queues) between that rank and this one. Messages of one channel arrive
+// in the order in which they were sent; messages of different channels may be received in any order.
 struct RankChannel {
   RankChannel(int of_rank, int64_t number = 0)
       : rank(of_rank), channel(number) {}  // NOLINT: a rank is its first channel
@@ -40,17 +40,17 @@ class Communicator {
   // summed in fp32 and rounded once. Errors: kDevice, naming the rank that failed, and the time limit if one passed.
   virtual void all_reduce(View data, int64_t count) = 0;
   // Like all_reduce(), but this rank receives only the sums of part rank(); the other parts of `data` are undefined afterwards.
-  // `data` consists of one part per rank, in the order of the ranks, of counts[r] elements; parts may be empty. The order of the
-  // sums may differ from that of all_reduce(). Requires: the same counts on each rank. Errors: as all_reduce(). Cost: each rank
-  // sends (n - 1) / n times the data. A class that does not override this function calls all_reduce() and has its cost.
+  // `data` consists of one part per rank, in the order of the ranks; the part of rank r has counts[r] elements and may be empty. The
+  // order of the sums may differ from that of all_reduce(). Requires: the same counts on each rank. Errors: as all_reduce(). Cost:
+  // each rank sends (n - 1) / n times the data. A class that does not override this function calls all_reduce() and has its cost.
   virtual void reduce_scatter(View data, std::span<const int64_t> counts);
   // Copies the bytes of the rank `root` to every rank. Errors: as all_reduce().
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   // Writes the bytes of every rank into `all`, in the order of the ranks. Requires: all.size() == size() * mine.size(),
   // and `mine` has the same size on each rank. Errors: as all_reduce().
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  // Completes `all`, which consists of one part per rank, in the order of the ranks, of part_bytes[r] bytes: this rank has part
-  // rank() and receives the others. Parts may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
+  // Completes `all`, which consists of one part per rank, in the order of the ranks; the part of rank r has part_bytes[r] bytes: this
+  // rank has part rank() and receives the others. Parts may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
   virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
   // Sends block r of `mine` to the rank r, and writes the block that the rank r sends to this rank into block r of `received`. Both consist
   // of size() blocks of equally many bytes and do not overlap. Requires: the same sizes on each rank. Errors: as all_reduce(). Cost: each

@@ -157,7 +157,7 @@ TEST(CommunicatorFailure, TheTimeLimitNamesTheRankThatIsLate) {
   EXPECT_TRUE(contains(error.text,
                        "all_reduce of 3 f32 elements did not end within 0.3 s: rank 0 waits for rank 1 of 2"))
       << error.text;
-  // Rank 1 answers when it is asked for its position: its row of the table says that it does not wait in an operation.
+  // Rank 1 answers when it is asked for its position: its row of the table in the error message says that it does not wait in an operation.
   EXPECT_TRUE(contains(error.text, "\n     1  outside of steps  works alone")) << error.text;
   EXPECT_TRUE(contains(error.text, "before the first operation")) << error.text;
   late.join();

@@ -154,8 +154,8 @@ TEST(Communicator, IntegersWrapAround) {
   });
 }
 
-// The data is so large that it is sent in many segments and summed in many blocks. Its size is not
-// a multiple of their sizes.
+// The data is so large that it is sent in many messages (segments) and summed in many blocks. Its
+// size is not a multiple of their sizes.
 TEST(Communicator, SumsOf64MiB) {
   constexpr int kSize = 3;
   constexpr int64_t kBytes = (int64_t{64} << 20) + 12340;

@@ -14,7 +14,7 @@ struct DividedTensor {
   View data;
   int64_t count = 0;   // number of elements of the tensor
   int64_t slice = 0;   // number of elements per slice
-  ConstView own = {};  // address of this rank's slice if it is stored outside of `data`; only for all_gather
+  ConstView own = {};  // this rank's slice if it is stored outside of `data`; only for all_gather
 
   int64_t first_of(int64_t rank) const { return std::min(count, rank * slice); }
   int64_t count_of(int64_t rank) const { return std::min(slice, count - first_of(rank)); }

@@ -226,8 +226,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     uint64_t num_operations_ = 0;
   };
 
-  // Sets the function that is called with the text of a failure, or removes it. `owner` is this
-  // object or one of its groups. If a failure is already known, the function is called at once.
+  // Sets the function that is called with the text of a failure of another rank; an empty function removes it.
+  // `owner` is this object or one of its groups. If a failure is already known, the function is called at once.
   void set_failure_report(const Communicator& owner, std::function<void(const std::string&)> report) {
     const std::lock_guard lock(report_mutex_);
     if (!report) {
@@ -248,8 +248,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
 
   static std::string address_key(int rank) { return fmt::format("addresses of rank {}", rank); }
 
-  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This is the state of
-  // the question.
+  // When this rank has waited too long, it asks the other ranks for their positions (what they are doing). This struct contains
+  // the state of such a question: the wait, the end of the time for answers, and the answers so far.
   struct Question {
     RankProgress::Overdue wait;
     SteadyTime end;
@@ -323,7 +323,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   }
 
   RankPosition with_peer(RankPosition position) const {
-    // Only an operation of the host has a number. It waits for the rank of its current transfer; for whom the GPU waits is not known.
+    // The host knows for which rank it waits only in an operation, which has a number, and not while it waits for the GPU.
     if (position.waits && position.number > 0) position.peer = mesh_->awaited_peer();
     return position;
   }
@@ -362,8 +362,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
                                        from, to, channel));
   }
 
-  // Frees the buffers of sent messages. The executor, which alone sends messages, has waited for all of them when this object is destroyed,
-  // unless a rank has failed. Any other caller of send() must call wait_sent() itself.
+  // Frees the buffers of sent messages. The only caller of send() is the executor, and it has waited for all its messages before this
+  // object is destroyed, unless a rank has failed. Any other caller of send() must call wait_sent() itself.
   void forget_messages() {
     for (const auto& [to, messages] : sending_) {
       try {
@@ -382,8 +382,8 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
     if (!failure_.empty()) throw_error(ErrorCode::kDevice, "cannot start {}: {}", operation_name, failure_);
     const std::string what = progress().prefix() + operation_name;
     if (const std::string text = long_wait(); !text.empty()) fail(text);
-    // If another rank has left the run without a failure, it may have sent its data for this operation
-    // before, so the operation is tried. It fails here only if another rank has failed or died.
+    // A rank that has left the run without a failure may have sent its data for this operation before
+    // it left, so the operation is tried. It fails at once only if another rank has failed or died.
     if (const std::optional<RankEnd> end = first_end_.get(); end && end->kind != RankEnd::Kind::kLeft) {
       fail(sentence(fmt::format("{} failed: {}", what, end_text(*end, size()))));
     }
@@ -430,7 +430,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   std::string long_wait_;  // set if this rank has waited too long: the text of the failure
   // These members are used by the thread of the store client only.
   std::optional<Question> question_;
-  // the earliest time to ask the other ranks again what they are doing, if this rank waits for one that may work alone
+  // If this rank waits for one that may work alone for long: the earliest time to ask the other ranks again what they are doing.
   SteadyTime next_question_ = {};
   bool has_waited_too_long_ = false;
   uint64_t num_operations_ = 0;

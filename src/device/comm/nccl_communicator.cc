@@ -76,8 +76,8 @@ class NcclCommunicator final : public GpuCommunicator {
     check(library.group_end(), "ncclGroupEnd");
   }
 
-  // NCCL's own reduce_scatter and all_gather need slices of equal size. Other slices are exchanged one by one: by a sum whose
-  // result goes to the owner of the slice, or by a broadcast from the owner. In both cases a rank sends every slice but one.
+  // NCCL's own reduce_scatter and all_gather need slices of equal size. Other slices are exchanged one by one: reduce_scatter sums a slice
+  // on the rank that owns it, and all_gather broadcasts it from there. In both cases a rank sends every slice but one.
   void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) override {
     const std::lock_guard lock(uses_comm_);
     require_all_ranks();

@@ -32,12 +32,12 @@ BatchMemOp batch_mem_op() {
   return reinterpret_cast<BatchMemOp>(function);
 }
 
-// Memory that all processes of the run on this machine share, and that their GPUs read and write. It contains marks:
-// numbers, each of which one rank sets and another rank waits for. A mark occupies a separate cache line and is initially 0.
+// Memory that all processes of the run on this machine share, and that their GPUs read and write. It contains marks: numbers with which
+// ranks wait for each other. A mark is set by one rank and awaited by one other, has its own cache line, and is initially 0.
 class SharedMarks {
  public:
-  // Each rank has one mark of each kind for every other rank. It says: this rank has reached the begin, middle or end of
-  // an operation (the first three), a message of this rank is complete, or the other rank has not taken the message yet.
+  // Each rank has one mark of each kind for every other rank. It says: this rank has reached the begin, middle or end of an operation (the
+  // first three), a message of this rank is complete (kMessage), or the other rank has not taken it yet (kUntaken).
   enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
   static constexpr size_t kNumMarks = 5;
   static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }

@@ -28,7 +28,7 @@ class PeerMemory {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // States whether the memory blocks of all ranks have the same size. In a pipeline they do not, because the stages have different plans.
+  // States whether the memory blocks of all ranks have equal sizes. In a pipeline they do not, because each stage has its own memory plan.
   enum class BlockSizes : uint8_t { kEqual, kDifferent };
   // Maps the memory of all ranks. Each rank passes a block that it allocated with cudaMalloc, before it uses the functions below. The block
   // must exist until unmap(). Errors: kDevice if a GPU cannot map the memory of another GPU; kInternal if the sizes of the blocks differ

@@ -69,7 +69,7 @@ std::string position_table(const std::vector<std::optional<RankPosition>>& posit
                       "its process is stopped, or its host cannot be reached"});
     } else {
       rows.push_back({std::to_string(rank), "not known", "not known", "",
-                      "rank 0, which passes questions on, does not answer"});
+                      "rank 0, which would forward the question, does not answer"});
     }
   }
   std::array<size_t, std::tuple_size_v<Row>> widths{};

@@ -49,8 +49,8 @@ class RankProgress {
   explicit RankProgress(Now now = &Clock::now);
 
   // The kinds of waits. kAllRanks: an operation whose end shows that all ranks have reached it. kSomeRanks: another operation,
-  // such as a broadcast. kGpu: a wait for the GPU of this rank, which in turn waits for other ranks; it is no operation of the
-  // host and has no number.
+  // such as a broadcast. kGpu: the host waits for the GPU of this rank, which in turn waits for other ranks; this is not
+  // counted as an operation and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
   // An object that exists while the rank waits for other ranks in an operation.
@@ -73,15 +73,15 @@ class RankProgress {
     // True if a rank may legitimately work alone for longer than the limit. The wait is then too
     // long only if some rank does not answer when it is asked what it is doing.
     bool needs_silence = false;
-    uint64_t wait = 0;  // identifies this wait for is_in()
+    uint64_t wait = 0;  // number of this wait, which is_in() takes
   };
 
   // Sets the time limit of all waits; begin() can set a shorter one for training steps. Before this
   // call, waits are not limited.
   void set_longest_wait(milliseconds limit);
-  // Begins a part of the run. `limit` is the time limit of waits in a step. It applies to every wait as soon as an
-  // operation of the step has shown that all ranks have ended the previous part of the run, in which one of them may
-  // have worked alone. Otherwise, until the next step begins, it only limits waits for a rank that does not answer.
+  // Begins a part of the run. `limit` is the time limit of waits in a training step. In the part before, one rank
+  // may have worked alone for a long time. So until an operation of the step has shown that all ranks have ended
+  // that part, a wait that exceeds the limit is a failure only if some rank does not answer.
   void begin(RankPhase phase, int64_t step, std::optional<milliseconds> limit = std::nullopt);
 
   RankPosition position() const;
@@ -110,7 +110,7 @@ class RankProgress {
   bool all_arrived_ = false;  // true if all ranks have ended the part of the run before the current step
   int waits_ = 0;             // number of Wait objects that exist now, which may be nested
   uint64_t num_waits_ = 0;
-  int64_t num_operations_ = 0;  // number of operations so far, without waits for the GPU
+  int64_t num_operations_ = 0;  // number of operations so far; waits for the GPU do not count
   int64_t number_ = 0;          // number of the current or last operation; 0 if it has none
   std::string operation_;
   Clock::time_point changed_;               // when the current operation began or the last one ended

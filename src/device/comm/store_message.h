@@ -28,7 +28,7 @@ enum class StoreMessageKind : uint32_t {
   kLeave,        // payload: text of a failure, or nothing if the rank leaves without one
   // no payload; asks all other ranks for their positions (what they are doing), each of which is sent back as kPosition
   kAskPositions,
-  kMyPosition,  // payload: the rank that asked, what this rank is doing, as position_payload() writes it
+  kMyPosition,  // payload: the rank that asked, and what this rank is doing (position_payload())
   // Messages from the server.
   kWelcome = 100,
   // all ranks are registered; payload: the address at which other hosts reach the host of rank 0, or empty if only this host takes part

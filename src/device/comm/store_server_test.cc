@@ -81,7 +81,7 @@ double cpu_seconds() {
 // still react to the request to stop.
 TEST(Store, AServerThatCannotPollWaits) {
   std::optional<StoreServer> server(std::in_place, std::string(kHost), 0, 1);
-  // This connection registers no rank, so the server must call poll() from time to time to find out that it is late.
+  // No rank registers through this connection. The server calls poll() again and again, to close such a connection after a time limit.
   const TcpSocket unregistered = raw_connection(*server);
   const DescriptorLimit limit(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

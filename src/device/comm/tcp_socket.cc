@@ -56,7 +56,7 @@ Resolved resolve(const std::string& host, uint16_t port) {
 }
 
 void set_integer_option(int fd, int level, int name, int value) {
-  // The error is ignored: an option that the system does not know only affects latency or the detection of failures.
+  // The error is ignored: if the system does not support an option, only the latency or the detection of failures gets worse.
   static_cast<void>(::setsockopt(fd, level, name, &value, sizeof value));
 }
 
@@ -198,7 +198,7 @@ uint16_t TcpSocket::local_port() const {
   sockaddr_storage address = {};
   socklen_t length = 0;
   if (!read_name(&::getsockname, fd_, address, length)) return 0;
-  // Read the port through the IPv4 form of the address, also for IPv6, because it has the same offset in both forms.
+  // Read the port of IPv4 and IPv6 addresses through the structure for IPv4, because it is at the same offset in both structures.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   sockaddr_in four = {};
   std::memcpy(&four, &address, sizeof four);

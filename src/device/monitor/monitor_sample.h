@@ -20,12 +20,12 @@ struct Capability {
   std::string why = {};
 };
 
-// Returns for each of the formats fp16, bf16, tf32 and fp8, in this order, if the tensor cores of a GPU of this compute capability
-// multiply it. `sm` is 90 for compute capability 9.0.
+// Returns for each of the formats fp16, bf16, tf32 and fp8, in this order, whether the tensor cores of a GPU of this compute
+// capability multiply it. `sm` is 90 for compute capability 9.0.
 std::vector<Capability> gpu_capabilities(int sm);
 
-// Returns for each of the formats fp32, bf16, fp16, tf32 and fp8, in this order, if a CPU multiplies it. `multiplies_fp16`: the CPU
-// has AVX512_FP16 or AMX-FP16.
+// Returns for each of the formats fp32, bf16, fp16, tf32 and fp8, in this order, whether the CPU multiplies it in hardware.
+// `multiplies_fp16`: the CPU has AVX512_FP16 or AMX-FP16.
 std::vector<Capability> cpu_capabilities(CpuIsa isa, bool multiplies_fp16);
 
 struct HostSample {

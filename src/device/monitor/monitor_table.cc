@@ -88,7 +88,7 @@ void add_processes(std::string& text, const GpuSample& gpu) {
                           process.name.empty() ? "(of another container)" : process.name);
     }
   } else {
-    add_row(text, "processes", "none that the driver names");
+    add_row(text, "processes", "the driver lists none");
   }
   // Inside a container the driver does not list the processes outside of it, so their memory is shown as a sum.
   const int64_t others = gpu.memory ? whole_mib(gpu.memory->used_bytes - named_bytes) : 0;
@@ -164,7 +164,7 @@ void add_sum(std::string& text, const MonitorSample& sample) {
   const GpuSum sum = sum_of(sample.gpus);
   text += fmt::format("\nall {} GPUs\n", sample.gpus.size());
   add_row(text, "memory", format_memory(sum.memory));
-  add_row(text, "utilisation", fmt::format("GPU {:.0f} % in the mean", sum.mean_gpu_percent));
+  add_row(text, "utilisation", fmt::format("GPU {:.0f} % on average", sum.mean_gpu_percent));
   add_row(text, "power", fmt::format("{:.0f} W", sum.power_w));
 }
 
@@ -172,13 +172,15 @@ std::string host_memory_words(const MachineMemory& memory) {
   std::string words = fmt::format("{} MiB available, of {}", whole_mib(memory.available_bytes),
                                   whole_mib(memory.total_bytes));
   if (memory.cgroup_limit_bytes)
-    words += fmt::format("; its control group allows {}, {} used", whole_mib(*memory.cgroup_limit_bytes),
-                         whole_mib(memory.cgroup_used_bytes.value_or(0)));
+    words +=
+        fmt::format("; the limit of its control group is {}, of which {} are used",
+                    whole_mib(*memory.cgroup_limit_bytes), whole_mib(memory.cgroup_used_bytes.value_or(0)));
   return words;
 }
 
 std::string load_words(const HostSample& host) {
-  return host.load ? fmt::format("{:.2f} in the mean of a minute", *host.load) : std::string();
+  return host.load ? fmt::format("{:.2f} runnable threads on average over one minute", *host.load)
+                   : std::string();
 }
 
 void add_host(std::string& text, const HostSample& host) {

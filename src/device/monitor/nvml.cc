@@ -156,7 +156,7 @@ void Nvml::Functions::find_others(void* library) {
   find_library_function(library, "nvmlDeviceGetTemperatureThreshold", threshold);
   find_library_function(library, "nvmlDeviceGetMarginTemperature", margin);
   find_library_function(library, "nvmlDeviceGetFanSpeed", fan);
-  // drivers since 2023 have a function of the first name, older drivers only one of the second name
+  // Drivers since 2023 provide this function under the first name, older drivers only under the second name.
   if (!find_library_function(library, "nvmlDeviceGetCurrentClocksEventReasons", clock_events))
     find_library_function(library, "nvmlDeviceGetCurrentClocksThrottleReasons", clock_events);
   find_library_function(library, "nvmlDeviceGetTotalEccErrors", ecc);

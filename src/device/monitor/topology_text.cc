@@ -91,7 +91,7 @@ std::string matrix_text(const Topology& topology) {
 
 using PairIndex = std::pair<size_t, size_t>;
 
-// A kind of link, and all pairs of GPUs that are connected by links of this kind.
+// A kind of link, such as NVLink or a path over PCI Express, and all pairs of GPUs that are connected by links of this kind.
 struct LinkKind {
   std::vector<PairIndex> pairs = {};
   std::string label = {};
@@ -233,12 +233,13 @@ void add_training(std::string& text, const Topology& topology, const std::vector
     return;
   }
   const double reached = assumed_peer_gb_per_s(*slowest.gb_per_s, num_gpus);
-  add_paragraph(text,
-                fmt::format("The slowest link, {}, decides: {}, of which an exchange is assumed to reach "
-                            "{:.0f} %, which is {}. plimsoll bench --links measures it. For 1e9 parameters, "
-                            "each GPU sends per step:",
-                            slowest.label, short_rate(*slowest.gb_per_s), 100 * reached / *slowest.gb_per_s,
-                            short_rate(reached)));
+  add_paragraph(
+      text,
+      fmt::format("The slowest link, {}, limits the speed: {}, of which an exchange is assumed to reach "
+                  "{:.0f} %, which is {}. plimsoll bench --links measures it. For 1e9 parameters, "
+                  "each GPU sends per step:",
+                  slowest.label, short_rate(*slowest.gb_per_s), 100 * reached / *slowest.gb_per_s,
+                  short_rate(reached)));
   text += exchange_rows(num_gpus, reached);
   add_paragraph(text, kWhatLinksDecide);
   if (num_gpus > kMostPeers)

@@ -314,7 +314,7 @@ class CpuBackend final : public ExecutorBackend {
   ArenaMap map_;
   // The outputs at the time of the last fetch, by their offsets. Only used with ExecutorOptions::runs_ahead.
   std::map<int64_t, std::vector<std::byte>> fetched_;
-  std::vector<Enqueued> queue_;  // enqueued segments that have not run yet, in order
+  std::vector<Enqueued> queue_;  // enqueued work that has not run yet, in order
   // The host's arena, if the plan has one and does not keep buffers separate. On a CPU it is a second block of memory.
   std::optional<CpuArena> host_arena_;
   ArenaMap host_map_;

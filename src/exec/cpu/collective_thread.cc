@@ -29,7 +29,8 @@ void CollectiveThread::start(const std::function<void()>& op, uint32_t end) {
   {
     const std::lock_guard lock(mutex_);
     PLIMSOLL_CHECK(started_.size() < started_.capacity(),
-                   "a segment starts more collective operations than the {} that the plan announced",
+                   "a forward pass, backward pass or update starts more than the {} collective operations "
+                   "that were planned",
                    started_.capacity());
     started_.push_back({&op, end});
   }

@@ -47,7 +47,7 @@ class CollectiveThread {
   std::mutex mutex_;
   std::condition_variable has_work_;
   std::condition_variable is_done_;
-  std::vector<Started> started_;  // the ops of the current segment, in the order in which they were started
+  std::vector<Started> started_;  // ops that were started in this forward pass, backward pass or update
   size_t num_done_ = 0;           // number of started ops that have ended
   std::exception_ptr failure_;
   bool stop_ = false;

@@ -51,7 +51,7 @@ class CudaBackend final : public ExecutorBackend {
         exchange_(plan, device_, map_, options.fill),
         side_(plan, device_.stream()),
         captured_(plan) {
-    // The host uses this number of threads, for example to compute the initial values of weights.
+    // The backend also computes on the host, for example the initial values of weights, with this number of threads.
     set_num_threads(plan.request.device.num_threads);
     disk_ = make_disk_transfers(plan, options.disk, [&](size_t most) {
       return std::make_unique<CudaTransferMemory>(options.gpu_ordinal, device_.stream(), most);
@@ -59,7 +59,7 @@ class CudaBackend final : public ExecutorBackend {
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
     connections_.map_peers(arena_.data(), arena_.bytes());
   }
-  // Waits until this GPU no longer uses the memory of other ranks, and they no longer use its memory.
+  // Waits until other stages have copied all messages from this GPU's memory, and ends the mapping of other GPUs' memory.
   ~CudaBackend() override {
     if (std::uncaught_exceptions() == 0) wait_until_messages_are_taken();
     connections_.unmap_peers();
@@ -143,10 +143,10 @@ class CudaBackend final : public ExecutorBackend {
         context, context.queue() == Queue::kCompute ? device_.stream() : side_.stream_of(context.queue()));
   }
 
-  // Replays the segment if it is captured, captures it at its second run, and otherwise enqueues it op by op. The first forward
-  // pass after an evaluation or a checkpoint has no deferred ops to execute, but the captured pass contains them. It is therefore
-  // enqueued op by op and does not count as the first run. A segment that copies activations to or from the host is never captured:
-  // on an H200, replays reach only 49 to 51 GB/s on the link to the host instead of 55, because they wait for one another.
+  // Replays the segment if it is captured as a CUDA graph, captures it at its second run, and otherwise enqueues it op by op. The first
+  // forward pass after an evaluation or a checkpoint must skip the deferred ops, but the captured pass contains them. It is therefore
+  // enqueued op by op and does not count as the first run. A segment that copies activations to or from the host is never captured: on
+  // an H200, copies in a replayed graph wait for one another and reach only 49 to 51 GB/s on the link to the host instead of 55.
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     // Enqueuing may block: the driver makes the host wait if too much work is enqueued on a stream that waits for another rank.
     const WaitForRanks wait(connections_);

@@ -64,7 +64,7 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
     return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
   };
   set_size(ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192));
-  // With tf32x3, a product needs scratch memory, because each operand is split into two terms. Reduce n until everything fits.
+  // With tf32x3 (three TF32 products per fp32 product), each operand is split, which needs scratch memory. Reduce n until all fits.
   while (problem.n > 0 &&
          scratch_bytes() + 3 * problem.n * problem.n * dtype_bytes(dtype) > std::ssize(memory)) {
     set_size(problem.n - 128);

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill)
     : device_(device), map_(map) {
-  // In the arena, inputs come before outputs, and both are at the end of the part that persists between runs.
+  // In the arena, inputs come before outputs, and both are at the end of the persistent part, whose values are kept from run to run.
   const int64_t end = plan.persistent_bytes;
   all_ = update_ = outputs_ = {end, end};
   for (const PersistentBuffer& buffer : plan.persistent) {
@@ -98,8 +98,8 @@ std::array<HostExchange::Range, 2> HostExchange::batch_ranges() const {
   return {Range{all_.begin, update_.begin}, Range{update_.end, outputs_.begin}};
 }
 
-// Copies a batch to the inputs. If the device has nothing else to do, as between two steps of decoding, this is faster than the
-// staging buffer, which needs another stream.
+// Copies a batch to the inputs. If the device is idle, as between two generated tokens, this is faster than copying through the
+// staging buffer, which needs a second stream.
 void HostExchange::send_batch() {
   for (const Range& range : batch_ranges()) {
     map_.for_each_part(range.begin, range.end, [&](int64_t offset, std::byte* data, int64_t bytes) {

@@ -45,8 +45,8 @@ class GpuExchanger : public LinkExchanger {
     device_.synchronize();
     require_all_ranks();
   }
-  // Runs the operation once to synchronize the GPUs, and then measures a number of calls. Returns the time of
-  // one of them.
+  // Runs the operation once, so that the GPUs start together, and then several times, which are measured.
+  // Returns the mean time of one run.
   double run_ms(Collective collective, int64_t count) override {
     const int num_calls = num_timed_calls(count);
     enqueue(collective, count);
@@ -73,8 +73,8 @@ class GpuExchanger : public LinkExchanger {
   CudaEvent end_{CudaEvent::Times::kYes};
 };
 
-// Returns the bytes of the buffer and of the scratch memory after it. Small data needs scratch
-// memory of its own size, larger data may need less.
+// Returns the size in bytes of the buffer and of the scratch memory after it. For small data
+// the scratch memory is as large as the data; for larger data it may be smaller.
 int64_t peers_buffer_bytes(int64_t elements, int num_ranks) {
   const int64_t scratch =
       std::max(kSmallTensorBytes, peer_scratch_bytes_of(elements, kFloatBytes, num_ranks));
@@ -85,8 +85,8 @@ DividedTensor divided(const ReducedTensor& tensor, int num_ranks) {
   return {.data = tensor.data, .count = tensor.count, .slice = tensor.count / num_ranks};
 }
 
-// Collective operations between GPUs that map each other's memory, executed in the same way as in training. The
-// broadcast is implemented here, with the copy engines and the waits at the begin and end that the other operations use.
+// Collective operations between GPUs that map each other's memory, executed in the same way as in training. Training uses
+// no broadcast, so it is implemented here like the other operations: by copy engines, with waits at its begin and end.
 class MappedMemoryExchanger final : public GpuExchanger {
  public:
   MappedMemoryExchanger(Communicator& ranks, int gpu_ordinal, const std::string& uuid,

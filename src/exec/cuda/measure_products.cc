@@ -69,7 +69,7 @@ class CudaMeasurer final : public ProductMeasurer {
     const std::unique_ptr<CudaMatmul> matmul = prepare_matmul_cuda(problem, product.fp32, &candidate);
     if (matmul->description().find(candidate.words) == std::string::npos) return std::nullopt;
     const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
-    // A flag on the device that is not 0 makes the product add to its output instead of overwriting it. It has the bits of 1.0f.
+    // The product adds to its output instead of overwriting it if a flag in device memory is not 0. The flag has the bits of 1.0f.
     const int32_t* flag = adds ? static_cast<const int32_t*>(one_on_device()) : nullptr;
     int64_t turn = 0;
     const auto run = [&] {

@@ -37,13 +37,13 @@ class SideStreams {
 
   CudaStream stream_of(Queue queue) const { return streams_[index_of(queue)]->get(); }
 
-  // Has to be called before a segment (forward pass, backward pass or update), when no op of these streams is in flight.
+  // Has to be called before a segment (forward pass, backward pass or update), when all ops that were started on these streams have ended.
   void begin() {
     in_flight_.clear();
     num_started_ = 0;
   }
-  // Starts an op on another queue, after all ops that are enqueued already. `enqueue` must enqueue it
-  // on stream_of(queue). The op at position `end` of the program is the first one that waits for it.
+  // Starts an op on a queue other than kCompute, after all ops that are enqueued already. `enqueue` must enqueue
+  // the op on stream_of(queue). The op at position `end` of the program is the first one that waits for it.
   template <typename Enqueue>
   void start(Queue queue, uint32_t end, const Enqueue& enqueue) {
     CudaEvent& done = ends_[num_started_++];
@@ -74,7 +74,7 @@ class SideStreams {
   CudaStream ops_;
   CudaEvent ops_so_far_;
   std::array<std::optional<CudaSideStream>, kNumQueues> streams_;
-  // One event for each queued op of a segment, in the order in which the ops were started. The event is recorded when the op ends.
+  // One event per op on these streams in the current forward pass, backward pass or update, in the order of their start.
   std::vector<CudaEvent> ends_;
   size_t num_started_ = 0;
   std::vector<std::pair<uint32_t, CudaEvent*>>

@@ -15,7 +15,7 @@ using BindCpu = std::function<void()> (*)(const BindContext&);
 struct CpuBinding {
   const OpSchema* op;
   BindCpu bind;
-  const std::type_info* function;  // type of the kernel functions that `bind` calls (ListedBinding)
+  const std::type_info* function;  // see ListedBinding::function
 };
 
 #define PLIMSOLL_BINDING(op, args, ...) \

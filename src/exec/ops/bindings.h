@@ -17,7 +17,7 @@ std::function<void()> bind_cpu(const BindContext& context);
 
 struct ListedBinding {
   const OpSchema* op = nullptr;
-  // The C++ type of the kernel functions that the binding calls; null for PLIMSOLL_OWN_BINDING, where the kernel family makes the call.
+  // The C++ type of the kernel functions that the binding calls; null for PLIMSOLL_OWN_BINDING, which uses code of the kernel family.
   const std::type_info* function = nullptr;
 };
 // Return the bindings that bindings.inc lists, with the types of the kernel functions that they call, for a CPU and for a GPU. The second

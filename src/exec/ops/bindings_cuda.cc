@@ -19,7 +19,7 @@ using BindCuda = std::function<void()> (*)(const BindContext&, CudaStream);
 struct CudaBinding {
   const OpSchema* op;
   BindCuda bind;
-  const std::type_info* function;  // type of the kernel functions that `bind` calls (ListedBinding)
+  const std::type_info* function;  // see ListedBinding::function
 };
 
 #define PLIMSOLL_BINDING(op, args, ...)                      \

@@ -57,7 +57,7 @@ class RandomState {
   int64_t site_;
 };
 
-// The number of tokens that a batch really has (the rest of its bucket is unused). It is the last element of the sequence offsets.
+// The number of tokens that a batch really has; the program may be compiled for more. It is the last element of the sequence offsets.
 class NumTokens {
  public:
   explicit NumTokens(const BindContext& context)
@@ -96,8 +96,8 @@ using CpuCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&)
 // Returns the CPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cpu_function(std::string_view implementation);
 
-// Returns a call of the kernel that the plan chose. kArgs makes the fixed arguments. Each type in
-// RunTime, such as AccumulateFlag, is an operand whose value is read before each run.
+// Returns a call of the kernel that the plan chose. The function kArgs makes the arguments that
+// never change. Each type in RunTime, such as AccumulateFlag, reads an operand before each run.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_call(const BindContext& context) {
   return [run = cpu_function(context.kernel()).as<CpuCall<kArgs>>(), args = kArgs(context),

@@ -21,8 +21,8 @@ using CudaCall = void(const decltype(kArgs(std::declval<const BindContext&>()))&
 // Returns the GPU function of an implementation in the kernel catalog. Errors: kInternal if it has none.
 const KernelFunction& cuda_function(std::string_view implementation);
 
-// Returns a launch of the kernel that the plan chose. kArgs makes the fixed arguments. Each type in
-// RunTime is an operand whose value the kernel reads in device memory.
+// Returns a launch of the kernel that the plan chose. The function kArgs makes the arguments that
+// never change. Each type in RunTime passes the address of an operand that the kernel reads.
 template <auto kArgs, typename... RunTime>
 std::function<void()> bind_launch(const BindContext& context, CudaStream stream) {
   return [run = cuda_function(context.kernel()).as<CudaCall<kArgs, RunTime...>>(), args = kArgs(context),

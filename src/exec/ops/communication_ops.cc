@@ -34,8 +34,8 @@ std::shared_ptr<PeerMemory> peers_at_offsets(const BindContext& context) {
   return std::make_shared<PeersAtOffsets>(*peers, std::move(offsets));
 }
 
-// Returns the buffer from which the stage `from` sends a value to this stage. The address is the one at which this rank has mapped the
-// memory of that stage.
+// Returns the buffer from which the stage `from` sends a value to this stage. The address is in the memory of that stage, as this rank
+// has mapped it.
 ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t from) {
   const StagePlan& sender = context.plan().stages.at(static_cast<size_t>(from));
   const std::string& name = context.graph().value(context.op().outputs[ReceiveOp::kY]).name;
@@ -50,7 +50,8 @@ ConstView room_of_sender(const BindContext& context, PeerMemory& peers, int64_t 
   for (const std::vector<StageAction>& actions : sender.train) {
     if (sent == nullptr) sent = find(actions);
   }
-  PLIMSOLL_CHECK(sent != nullptr, "pipeline stage {} must send '{}' to this one, but its plan does not", from,
+  PLIMSOLL_CHECK(sent != nullptr,
+                 "pipeline stage {} must send '{}' to this stage, but its plan contains no such send", from,
                  name);
   return {context.device_arena() + sent->offset + peers.distance_to(static_cast<int>(from)),
           context.output(ReceiveOp::kY).dtype};

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the arguments of an activation function whose backward kernel reads either x or y.
+// Returns the arguments of an activation function y = f(x). The backward kernel of some of these functions reads x, that of others reads y.
 template <typename Args>
 Args pointwise_args(const BindContext& context) {
   return {.x = context.input(PointwiseOp::kX),
@@ -87,7 +87,7 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // Without the input `into`, the op copies d: the output also serves as the argument a, which is then overwritten, not read.
+  // Without the input `into`, the op copies d. The output is then also the argument a, which the kernel overwrites without reading it.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -144,7 +144,7 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
-// The op selects the rows of this rank. Its kernel copies all columns, beginning with the first of these rows.
+// The op selects the rows of this rank: the kernel that selects columns copies all columns, beginning with the first of these rows.
 ColumnsFwdArgs own_rows_args(const BindContext& context) {
   const ConstView x = context.input(OwnRowsOp::kX);
   const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);
@@ -176,8 +176,8 @@ uint64_t first_random_block(const BindContext& context) {
   const int64_t elements = context.input_elements(0);
   PLIMSOLL_CHECK(
       elements % kBlock == 0,
-      "the rows of a rank must have a multiple of {} elements, so that it draws the random numbers of "
-      "one rank, but '{}' has {}",
+      "the rows of a rank must have a multiple of {} elements, so that the ranks together draw the same "
+      "random numbers as a single rank, but '{}' has {}",
       kBlock, context.view().input(0).name, elements);
   return static_cast<uint64_t>(context.communicator(MeshAxis::kTensor).rank() * elements / kBlock);
 }
@@ -259,7 +259,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context) {
                   .to = static_cast<std::byte*>(to.data),
                   .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
     if (slice) {
-      // The copy moves a slice between a whole value and a value that has only this slice. The longer one is the whole value.
+      // One side of the copy is a whole value, and the other side has only a slice of it. The longer one is the whole value.
       const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
       const int64_t numbers = whole / slice->of;
       copy.from += slice->first_in(context.input_elements(i), numbers) * width;

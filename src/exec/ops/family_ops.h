@@ -91,7 +91,7 @@ ColumnsFwdArgs columns_args(const BindContext& context);
 AddColumnsFwdArgs add_columns_args(const BindContext& context);
 ColumnsFwdArgs own_rows_args(const BindContext& context);
 // Returns the number of the first block of random numbers that this rank draws (RandomSite::first_block). It is
-// above 0 only if the ranks divide the rows of the op's first input and this rank does not have the first rows.
+// 0 unless the ranks divide the rows of the op's first input and this rank has rows other than the first ones.
 uint64_t first_random_block(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
@@ -224,8 +224,8 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 // functions.
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
-// Return the list of tensors that an update works on: each parameter, its gradient, its states, and its 16-bit copy or lower half if it
-// has one. If a state has another shape than its parameter, there is one entry for each part of a fused parameter (graph/ops/update.h).
+// Return the list of tensors that an update works on: each parameter, its gradient, its states, and its 16-bit copy or lower half if it has
+// one. Updates whose states have other shapes than the parameter have one entry for each part of a fused parameter (graph/ops/update.h).
 std::vector<OptimizerTensor> plain_update_tensors(const BindContext& context);
 std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context);
 std::vector<AdafactorTensor> factored_update_tensors(const BindContext& context);
@@ -241,8 +241,8 @@ auto update_tensors(const BindContext& context) {
   }
 }
 
-// Returns the arguments of the update kernel whose reference implementation is kReference, which
-// determines their type.
+// Returns the arguments of an optimizer's update kernel. kReference is the kernel's reference
+// implementation; its parameter is the struct that is returned.
 template <auto kReference>
 auto update_args(const BindContext& context) {
   const auto make = []<typename Args>(void (*)(const Args&)) { return Args(); };

@@ -75,7 +75,7 @@ Args divided_classifier_args(const BindContext& context) {
 }
 
 // Returns a call of the kernel that the plan chose: the reference kernel, or the fast kernel, which
-// works on chunks of rows and which `prepare` creates.
+// `prepare` creates and which processes some rows at a time.
 template <typename Args, typename Prepare>
 std::function<void()> bind_chunks(const BindContext& context, const Args& args,
                                   void (*reference)(const LinearCrossEntropyProblem&, const Args&),

@@ -10,7 +10,7 @@ std::span<std::byte> scratch_of(const BindContext& context) {
   return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
 }
 
-// matmul_args() also makes the arguments of linear_gelu, whose operands have the same positions as those of a matmul with a bias.
+// linear_gelu uses matmul_args() too, because its operands have the same positions as those of a matmul with a bias.
 static_assert(int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kBias} == MatmulOp::kBias && int{LinearGeluOp::kY} == MatmulOp::kC);
 
@@ -86,7 +86,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
     };
   }
   PLIMSOLL_CHECK(matmul_scratch_bytes(problem) <= context.scratch_bytes(),
-                 "matmul needs {} bytes of scratch memory in a bucket of {} tokens, but the plan reserves {}",
+                 "matmul needs {} bytes of scratch memory for a batch of {} tokens, but the plan reserves {}",
                  matmul_scratch_bytes(problem), context.bucket().tokens, context.scratch_bytes());
   std::shared_ptr<PreparedMatmul> prepared = prepare_matmul_cpu(problem);
   return [prepared, args, flag]() mutable {

@@ -15,15 +15,15 @@ View at_element(ConstView view, int64_t element) {
   return {start + element * dtype_bytes(view.dtype), view.dtype};
 }
 
-// Returns the elements of a parameter that the op updates on this rank: the rank's slice if the op has the attribute {ranks},
-// otherwise all.
+// Returns the elements of a parameter that the op updates on this rank: the rank's slice if the op's attribute {ranks}
+// divides the parameter among the ranks, otherwise all elements.
 Slice slice_of_op(const BindContext& context, int64_t elements) {
   const std::optional<RankSlices> slices = rank_slices_of(context.attributes());
   if (!slices) return {.first = 0, .elements = elements, .of = elements};
   return slice_of_rank(*slices, elements, context.communicator().rank());
 }
 
-// Returns a view of an input, from element number `element` of the whole value on. If the ranks divide the
+// Returns a view of an input that begins at element number `element` of the whole value. If the ranks divide the
 // input, it has only this rank's slice, and the view begins at element number `begin_of_slice` of this slice.
 View input_from(const BindContext& context, int input, int64_t element, int64_t begin_of_slice = 0) {
   const bool is_divided = context.has_input(input) && context.view().input(input).divided;
@@ -71,9 +71,9 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const int64_t tensor_ranks = context.attributes().integer_or(kTensorRanks, 1);
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // The ranks share the work of the norm: each reads some elements of the gradients. In a tensor-parallel group, a rank reads its part
-    // of a divided gradient, and a slice of a gradient that all ranks have. With {tensor_ranks}, data-parallel ranks divide the
-    // gradients too, and all this applies within the slice of this data-parallel rank. In a pipeline each stage reads all its gradients.
+    // The ranks share the computation of the norm: each reads some elements of the gradients. A tensor-parallel rank reads its part of a
+    // divided gradient, and a slice of a gradient that all ranks have. With {tensor_ranks}, data-parallel ranks divide the gradients too,
+    // and each reads only within its own slice. In a pipeline each stage reads all its gradients.
     const bool is_part = static_cast<bool>(context.view().input(i).split);
     Slice slice{.first = 0, .elements = elements, .of = elements};
     int64_t begin = 0;  // number of the first element that the op reads within this rank's slice
@@ -125,11 +125,11 @@ std::vector<OptimizerTensor> eight_bit_update_tensors(const BindContext& context
   const int states = (context.schema().repeated_inputs(context.view()) - 2 - (copies ? 1 : 0)) / 2;
   const bool has_v = states > 1;
   std::vector<OptimizerTensor> tensors;
-  int64_t block = 0;  // index of the part's first quantization block in the array of block maxima (absmax)
+  int64_t block = 0;  // index of the part's first maximum in the array of block maxima (absmax)
   for (const UpdatePart& part : update_parts(context)) {
     if (part.index == 0) block = 0;
-    // This rank's slice begins at the start of a quantization block. A part without elements in the
-    // slice stays in the list, because the random numbers for a part depend on its position in the list.
+    // This rank's slice begins at the start of a quantization block. A part that has no elements in the
+    // slice is listed, too, because the random numbers for a part depend on its position in the list.
     const Slice slice = slice_of_op(context, context.input_elements(part.input));
     const int64_t first = std::clamp(slice.first, part.first(), part.first() + part.count());
     const int64_t end = std::clamp(slice.first + slice.elements, part.first(), part.first() + part.count());

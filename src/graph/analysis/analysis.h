@@ -22,17 +22,17 @@ namespace plimsoll {
 std::string_view block_of(std::string_view module);
 
 // Returns one entry per op: true for a forward op whose result is read by a forward op of another
-// block, or by the host. Ops outside all blocks count as one more block.
+// block, or by the host. All ops outside of blocks together count as one block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
-// Returns the name of the last block of the forward pass if no op after it has a result with one row per token, otherwise an empty name.
-// The backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
+// Returns the name of the last block of the forward pass, or "" if an op after this block has a result with one row per token. The
+// backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
 std::string_view last_block_before_head(const Graph& graph);
 
 // The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
 
-// Returns true for every op of the backward segment that depends on no gradient, which are the recomputed ops. The first op
-// of that segment creates the gradient of the loss and is not one of them. Requires: a valid graph. Cost: linear in operands.
+// Returns one entry per op: true for the ops of the backward segment that depend on no gradient, which recompute values. The first
+// op of that segment creates the gradient of the loss and does not count. Requires: a valid graph. Cost: linear in operands.
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
 // Copies between memory spaces and collective operations (the ops of queues other than kCompute, graph/ops/op.h) run at the same time as
@@ -66,12 +66,12 @@ std::span<const ValueId> values_in_use(const Op& op);
 // that one run leaves for the next are called deferred. All deferred ops are in the forward segment. They are
 // skipped if there was no previous run, or if their work is done already. Pure functions; thread-safe.
 
-// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to
-// the host or to a disk, and for a copy to the device whose result only such ops read.
+// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to the host
+// or to a disk, and for a copy to the device whose result is read only by ops that read deferred values.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
-// Returns the last segment (forward, backward or optimizer) in which a run writes a value that deferred ops read. When this segment has
-// run, the next run has deferred work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
+// Returns the last segment of a run (forward, backward or optimizer) that writes a value which deferred ops read. After this segment, the
+// deferred ops of the next run have work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
 // The order that ops must keep: an op runs after the producers of its operands, and an op that
@@ -121,8 +121,8 @@ struct OpKinds {
 // Returns the kinds in the order of their first ops.
 OpKinds find_op_kinds(const Graph& graph);
 
-// A bucket can have more rows than a batch has tokens. Its rows after the last token are called tail rows. This
-// analysis finds what they contain, and refuses a program in which a reduction would read tail rows that are not zero.
+// The sizes for which a program is compiled (a bucket) can have more rows than a batch has tokens. The rows after the last token are called
+// tail rows. This analysis finds what they contain, and refuses a program in which a reduction would read tail rows that are not zero.
 
 // Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
 // read a tail that is not zero.

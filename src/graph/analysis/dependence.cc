@@ -18,8 +18,8 @@ OpLists lists_of(size_t num_lists, const AddAll& add_all) {
     end = sum;
     sum += count;
   }
-  // Here ends[list] is the position at which the list begins. Storing an entry increments it, so
-  // that it is the end of the list after the last entry.
+  // At this point ends[list] is the position at which the list begins. Storing an entry
+  // increments it, so that after the last entry it is the end of the list.
   std::vector<uint32_t> positions(sum);
   add_all([&](size_t list, uint32_t position) { positions[ends[list]++] = position; });
   return {std::move(ends), std::move(positions)};

@@ -15,15 +15,15 @@ ValueId root_of(const Graph& graph, ValueId id) {
 
 namespace {
 
-// Returns true if the op is a copy that writes into the bytes of this input without reading them.
+// Returns true if the op is a copy that overwrites the bytes of this input without reading them.
 bool is_place(const Graph& graph, const Op& op, size_t input) {
   if (op.def != &copy_op() || input < copied_values(op).size()) return false;
   return std::ranges::any_of(
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Returns true if this version of a deferred value (which one run leaves for the next run) contains data of the
-// current run: if an op has produced this or an older version without reading the data of the previous run.
+// A deferred value is left by one run for the next. Returns true if this version of it contains only data of
+// the current run: if an op has written this or an older version without reading the data of the previous run.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -48,7 +48,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph, std::span<const QueuedO
   constexpr uint32_t kUntracked = kUnseen - 1;
   const std::vector<Value>& values = graph.values();
   bool has_deferred = false;
-  // The index in `lifetimes` of the buffer of each value. Only the entry of its oldest version is used.
+  // For each value: the index in `lifetimes` of its buffer. Only the entry of the oldest version of a value is used.
   std::vector<uint32_t> lifetime_of(values.size());
   std::vector<ValueId> roots;
   roots.reserve(values.size());
@@ -123,7 +123,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred buffer contains data of the previous run. It is also live at the beginning of the run, up to the last op that reads these
+    // A deferred buffer is also live at the beginning of the run: it contains data of the previous run up to the last op that reads this
     // data.
     if (range.first > range.last) change[0] += bytes;
   }
@@ -160,10 +160,11 @@ std::vector<Tail> find_tails(const Graph& graph) {
     inputs.clear();
     for (ValueId id : op.inputs) inputs.push_back(id == kNoValue ? Tail::kNone : tails[index_of(id)]);
     const std::vector<Tail> outputs = schema_of(op).tail({graph, op}, inputs);
-    PLIMSOLL_CHECK(outputs.size() == op.outputs.size(),
-                   "the schema of op '{}' must state the content of the tail rows of every output, but "
-                   "returns {} entries for {} outputs",
-                   op.def->name(), outputs.size(), op.outputs.size());
+    PLIMSOLL_CHECK(
+        outputs.size() == op.outputs.size(),
+        "the schema of op '{}' must state the content of the rows after the last token for every output, but "
+        "returns {} entries for {} outputs",
+        op.def->name(), outputs.size(), op.outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) tails[index_of(op.outputs[i])] = outputs[i];
   }
   return tails;

@@ -1,5 +1,5 @@
-// Finds the positions between which the bytes of each transient value are in use. Versions of one value share one
-// buffer.
+// Finds the positions between which the bytes of each transient value are in use. Values that overwrite one
+// another in the same bytes (versions of one value) share one buffer.
 //
 // A buffer is live from its producer to the last op during which it may be read or written: its last reader or, if a copy
 // of it runs at the same time as other ops, the last op before the one that waits for this copy (analysis.h). Positions
@@ -53,8 +53,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
-// Reorders the ops (Graph::reorder_ops()) if the order `order` has a peak below `limit` bytes for
-// batches of the size `bucket`. Otherwise leaves the graph unchanged.
+// Puts the ops into the order `order` (Graph::reorder_ops()) if then fewer than `limit` bytes
+// are live at every op, for batches of the size `bucket`. Otherwise leaves the graph unchanged.
 void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
                               int64_t limit);
 

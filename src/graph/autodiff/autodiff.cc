@@ -50,8 +50,8 @@ class Backward final : public GradientContext {
   ValueId sum_of(ValueId id) {
     std::vector<ValueId>& terms = terms_[index_of(id)];
     while (terms.size() > 1) {
-      // Two terms of a gradient may have different types, because the gradient rule of an op can choose the type of the gradient. They are
-      // added in the wider type.
+      // The terms of a gradient, one per use of the value, may have different types, because the gradient rule of an op can choose the
+      // type. They are added in the wider type.
       const DType widest = wider(graph_.value(terms[0]).type.dtype, graph_.value(terms[1]).type.dtype);
       const ValueId sum = emit(graph_, add_op(), {in_type(terms[0], widest), in_type(terms[1], widest)}, {},
                                "d_" + graph_.value(id).name);

@@ -196,7 +196,7 @@ void Graph::drop_unused_values() {
     for (ValueId id : op.outputs) used[index_of(id)] = true;
   }
   for (size_t i = values_.size(); i-- > 0;) {
-    // If the op that produced a version of a persistent value was removed, the version is dropped too.
+    // If the op that wrote a newer version of a persistent value was removed, this version is removed too.
     if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
   }
   if (std::find(used.begin(), used.end(), false) == used.end()) return;

@@ -72,8 +72,8 @@ std::string_view storage_name(Storage storage);
 enum class InputSource : uint8_t {
   kBatch,         // written with each batch: the batch's tensor with the name of the input
   kNumSequences,  // written with each batch: its number of sequences
-  // Written with each batch: the starts of its sequences and its number of tokens ("cu_seqlens"), counted among the rows of this rank if the
-  // ranks of a group divide the rows. Positions before the rank's first row become 0, and those after its last row its number of rows.
+  // Written with each batch: the starts of its sequences and its number of tokens ("cu_seqlens"). If ranks divide the rows, the starts
+  // count from this rank's first row; those before it become 0, and those after its last row become its number of rows.
   kOwnStarts,
   kDenominator,  // written with each batch: the number by which the sum of losses is divided
   kRandom,       // written with each batch: the seed and the number of the micro-batch
@@ -86,7 +86,7 @@ constexpr bool is_written_before_update(InputSource source) {
   return source == InputSource::kLearningRate || source == InputSource::kUpdateNumber;
 }
 
-// The meaning of the elements of an input, as far as the code that fills the input depends on it.
+// The meaning of the elements of an input, as far as the code that fills and checks the input has to know it.
 enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check
@@ -94,7 +94,7 @@ enum class InputContent : uint8_t {
   kRowEnds          // 0, then the index after each row that the op first_token selects, in ascending order
 };
 
-// The declaration of how an input is filled.
+// Declares how the host fills an input.
 struct InputRule {
   InputSource source = InputSource::kBatch;
   InputContent content = InputContent::kAny;
@@ -102,8 +102,8 @@ struct InputRule {
   // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
   // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
-  // For an input of position ids. If it is -1, the tokens of a sequence have the positions 0, 1 and so on. Otherwise it is the id of
-  // the padding token, which is also the position of padding tokens, and the other tokens have the positions id + 1, id + 2 and so on.
+  // How an input of position ids is filled. If it is -1, the tokens of a sequence have the positions 0, 1 and so on. Otherwise it is the id
+  // of the padding token, which is also the position of padding tokens; the other tokens have the positions id + 1, id + 2 and so on.
   int32_t position_padding_id = -1;
   // Factor by which the learning rate is multiplied; only used if `source` is kLearningRate.
   double factor = 1.0;
@@ -142,7 +142,7 @@ struct Value {
   ValueType type;
   Storage storage = Storage::kTransient;
   OpId producer = kNoOp;
-  ValueId version_of = kNoValue;  // the older value whose bytes this value reuses as its new version
+  ValueId version_of = kNoValue;  // the older value that this value replaces in the same bytes
   bool is_parameter_gradient = false;
   ModuleId module{0};
   Space space = Space::kDevice;
@@ -209,7 +209,7 @@ class Graph {
 
   // Returns the value of that name, or kNoValue.
   ValueId find(std::string_view name) const;
-  // Returns the newest version of a value: the value whose bytes no other value takes over. Cost: a pass over the values per version.
+  // Returns the newest version of a value, which no other value replaces in its bytes. Cost: a pass over the values per version.
   ValueId newest(ValueId id) const;
   ValueId input(std::string_view name) const { return required(name, Storage::kInput); }
   // Returns a name that is not taken: the stem, or the stem with a number.
@@ -271,7 +271,7 @@ class OpDef {
   // Returns the types of the outputs; `op.outputs` is not filled yet. Errors: kInternal, with the types that disagree, if operands do not
   // match.
   virtual std::vector<ValueType> infer(const OpView& op) const = 0;
-  // Returns the input whose bytes output i occupies as its new version, or -1.
+  // Returns the number of the input that this output replaces in the same bytes, as its new version, or -1 if there is none.
   virtual int writes_into(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

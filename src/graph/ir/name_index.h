@@ -52,7 +52,7 @@ class NameIndex {
 
  private:
   static constexpr uint32_t kErased =
-      // The slot's name was erased. Searches continue after it, because a name with the same hash may be in a later slot.
+      // Marks a slot whose name was erased. Searches continue after it, because a name with the same hash may be in a later slot.
       kAbsent - 1;
   struct Slot {
     uint32_t hash = 0;

@@ -6,9 +6,9 @@
 
 namespace plimsoll {
 
-// Each rank has one slice of the value, in the order of the ranks. All slices have size() elements, but the
-// last ones may be shorter or empty, because they end where the value ends. Ops that the pass shard_states
-// has changed work on the slice of the rank that executes them, so one plan is valid for all ranks.
+// The value is divided into slices, one per rank, in the order of the ranks. All slices have size() elements, but
+// the last ones may be shorter or empty, because they end where the value ends. The pass shard_states makes ops
+// work on the slice of the rank that executes them, so that one plan is valid for all ranks.
 struct RankSlices {
   // The size of a slice is a multiple of this number of elements, because random noise is drawn for 4 elements at a time, 8-bit optimizer
   // states have one maximum per 256 elements, and kernels work on whole cache lines.

@@ -27,8 +27,8 @@ enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 // largest length of a sequence. The size of scratch memory may depend on it, but no shape does.
 using Bucket = BatchSize;
 
-// factor * symbol / divisor + offset; a constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a tensor-parallel
-// group that divide the tokens of a bucket among them: rank r has the r-th part. Requires: it divides the tokens of every bucket.
+// A dimension: factor * symbol / divisor + offset. A constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a
+// tensor-parallel group that divide the tokens of a bucket: rank r has the r-th part. Requires: it divides the tokens of every bucket.
 struct Dim {
   int64_t factor = 0;
   Symbol symbol = Symbol::kNone;

@@ -33,7 +33,7 @@ struct TensorSplit {
   }
   bool has_padding() const { return elements() * ranks > whole_elements(); }
 
-  // Of the elements that a rank stores, returns how many come before element number `element` of the whole value.
+  // Returns how many of the elements that a rank stores come before element number `element` of the whole value.
   int64_t elements_before(int64_t element, int64_t rank) const {
     int64_t before = element / cycle() * (cycle() / ranks);
     int64_t left = element % cycle();

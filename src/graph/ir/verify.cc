@@ -63,7 +63,7 @@ std::optional<std::string> check_values(const Graph& graph) {
       if (is_there && value.producer != kNoOp) {
         return fmt::format(
             "{} '{}' exists before the program runs, so an op may only produce it as a new version of an "
-            "older value, but it names none",
+            "older value, but it is not marked as one",
             storage_name(value.storage), value.name);
       }
       continue;

@@ -95,7 +95,7 @@ TEST(Verify, ANumberOfOutputsThatIsNotInferred) {
 TEST(Verify, APersistentValueThatAnOpProduces) {
   EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).storage = Storage::kWeight; }),
             "weight 'a' exists before the program runs, so an op may only produce it as a new version of an "
-            "older value, but it names none");
+            "older value, but it is not marked as one");
 }
 
 TEST(Verify, AVersionThatDoesNotFit) {

@@ -30,7 +30,7 @@ inline Attributes activation_attributes(Activation activation) {
   return {{"activation", std::string(activation_name(activation))}};
 }
 
-// The operand of the forward op from which the gradient is computed: its input x, or its output y.
+// States from which operand of the forward op the gradient is computed: from its input x, or from its output y.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
 // y = f(x); y has the type of x.

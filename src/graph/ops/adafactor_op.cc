@@ -16,8 +16,8 @@ class Adafactor final : public Update {
   explicit Adafactor(const OptimizerRow& row) : row_(row) {}
   std::string_view name() const override { return row_.name; }
   OpWork work() const override { return OpWork::kFactoredUpdate; }
-  // The gradient is read three times: for the states, for the size of the update and for the update itself. The
-  // parameter is read once more if it scales the learning rate.
+  // Adds what Update::bytes() does not count. The gradient is read three times: for the states, for the size of
+  // the update and for the update itself. The parameter is read once more if it scales the learning rate.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     double bytes = Update::bytes(op, bucket);
     const double params = op.attributes().integer("scale_parameter") != 0 ? 1.0 : 0.0;

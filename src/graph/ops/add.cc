@@ -47,8 +47,8 @@ const OpSchema& add_op() {
   return op;
 }
 
-// accumulate(into?, flag?, d) {ranks?}: sum = flag ? into + d : d, in the bytes of `into`. Used for a gradient whose producer cannot add
-// to `into` itself. Without `into` it copies d. With {ranks} the sum is divided among the ranks, each of which reads its slice of d.
+// accumulate(into?, flag?, d) {ranks?}: sum = flag ? into + d : d, in the bytes of `into`. Used if the op that computes a gradient d cannot
+// add it to `into`. Without `into` it copies d. With {ranks} the sum is divided among the ranks, each of which reads its slice of d.
 
 namespace {
 

@@ -1,7 +1,7 @@
 // adjust_loss_scale(norm_1, finite_1, scale_1, good_steps_1, skipped_1) {smallest, growth_interval}: scale',
 // good_steps', skipped' (new versions of the same bytes), and for the host unscaled_norm_1, used_scale_1 and
-// skipped_out_1. The scale is halved if the gradients of the step are not finite, and doubled after growth_interval
-// finite steps (kernels/optimizer/loss_scale.h; torch.amp.GradScaler).
+// skipped_out_1. Each value has one element, which the suffix _1 says. The scale is halved if the gradients of the step
+// are not finite, and doubled after growth_interval finite steps (kernels/optimizer/loss_scale.h; torch.amp.GradScaler).
 #include <array>
 
 #include "graph/ops/ops.h"

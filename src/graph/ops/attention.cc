@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // Returns an upper bound for the number of (query row, key row) pairs, summed over sequences. It assumes that all sequences have the
-// largest length that the bucket (the sizes of a batch) permits. With {causal} a row attends to itself and to the rows before it.
+// largest length that the bucket (the sizes of a batch) permits. With {causal} a row attends only to itself and to the rows before it.
 double pairs(const OpView& op, const Bucket& bucket) {
   const double tokens = static_cast<double>(bucket.tokens);
   const double longest = bucket.longest > 0 ? static_cast<double>(bucket.longest) : tokens;
@@ -23,8 +23,8 @@ double pairs(const OpView& op, const Bucket& bucket) {
   const double window = static_cast<double>(op.attributes().integer_or("window", 0));
   const bool is_causal = op.attributes().integer("causal") != 0;
   if (window == 0.0 || window >= longest) return is_causal ? causal : tokens * longest;
-  // Number of pairs of a row and itself or an earlier row. Subtracts what the first rows of a sequence lack, which have fewer
-  // than {window} rows before them.
+  // Number of pairs of a row and itself or an earlier row: {window} per row, minus the pairs that the first rows of a
+  // sequence lack, because fewer than {window} - 1 rows come before them.
   const double before = tokens * window - tokens / longest * window * (window - 1.0) / 2.0;
   return is_causal ? before : 2.0 * before - tokens;
 }

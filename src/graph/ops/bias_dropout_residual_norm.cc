@@ -55,7 +55,7 @@ class BiasDropoutResidualNorm final : public OpSchema, private BiasDropoutResidu
     if (output == kY) return {kX, kResidual};
     return output == kSum ? std::vector<int>{kResidual, kX} : std::vector<int>{};
   }
-  // The backward pass recomputes y from n, which is kept. If the op has the output s, it can also recompute n and rstd from s.
+  // How outputs can be recomputed in the backward pass: y from n, which is kept, and n and rstd from s, if the op has the output s.
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output == kY) {
       return Recipe{&scale_shift_op(), {op.op.outputs[kN], op.op.inputs[kGain], op.op.inputs[kBeta]}, {}, 0};
@@ -167,7 +167,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   }
   std::vector<int> may_overwrite(const OpView& op, int output) const override {
     if (output >= first_sum(op)) return {};
-    // d_sum and d_x take over the bytes of different inputs, so that neither needs additional memory if both exist.
+    // d_sum and d_x overwrite different inputs, so that neither needs additional memory if both exist.
     return output == 0 ? std::vector<int>{kDY, kDSumTerm} : std::vector<int>{kDY2, kDSumTerm};
   }
   int output_row(const OpView& op, int output) const override {

@@ -22,8 +22,8 @@ inline bool run_together(const Op& a, const Op& b) {
 inline int64_t channel_of(const Op& op) {
   return op.attributes.integer_or(kChannelAttribute, 0);
 }
-// channel_into() returns the number of the channel through which chunk `chunk` of the model receives activations from the previous chunk,
-// and channel_of_gradients_from() that of the channel through which it sends their gradients back.
+// The numbers of the channels between chunk `chunk` of the model and the chunk before it: channel_into() for the activations that it
+// receives, channel_of_gradients_from() for their gradients, which it sends back.
 constexpr int64_t channel_into(int64_t chunk) {
   return 2 * chunk;
 }

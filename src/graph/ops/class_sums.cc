@@ -26,8 +26,8 @@ bool counts_correct_of(const Attributes& attributes) {
   return attributes.integer_or("counts_correct", 0) != 0;
 }
 
-// Returns what the tail rows of an output with one row per label contain: zeros if the rows are
-// tokens. If the rows are sequences, there are no tail rows.
+// Returns the content of the tail rows (rows after the last token of a batch) of an output with
+// one row per label: zeros. If the rows are sequences, there are no tail rows.
 Tail tail_of_labels(const Shape& shape) {
   return shape.has_token_rows() ? Tail::kZero : Tail::kNone;
 }

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// A value of the attribute "block" above the size of any tensor. The first rank's slice then contains all elements of a tensor,
-// and the slices of the other ranks are empty. It is used with --data_parallel_mode dp, where one rank updates all weights.
+// A value of the attribute "block" (slice sizes are multiples of it) that is above the size of any tensor: the first rank's slice is the
+// whole tensor, and the other slices are empty. It is used with --data_parallel_mode dp, where one rank updates all weights.
 inline constexpr int64_t kAllOnFirstRank = int64_t{1} << 40;
 
 // Returns how many bytes the busiest rank sends or receives when the ranks exchange their slices of a value, as a multiple of the bytes of

@@ -75,7 +75,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
-  // If no other op reads x, the pass in_place lets this op overwrite x, so only y and the changed columns are read or written.
+  // Only y and the changed columns are read or written: if no other op reads x, the pass in_place lets this op overwrite x.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }
