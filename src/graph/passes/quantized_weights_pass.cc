@@ -29,9 +29,9 @@ struct Arrays {
   int64_t parts = 1;
 };
 
-// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) that belongs to a weight which they
-// divide. The array is divided like the weight if no number describes elements of two ranks. Otherwise the function returns nothing, and
-// every rank stores the complete array: for example the scales of rows if the ranks divide the columns.
+// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) of a weight that they divide. The
+// array is divided in the same way as the weight, if each number belongs to elements of one rank only. Otherwise every rank stores the
+// complete array and the function returns nothing. An example are the scales of rows if the ranks divide the columns.
 std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t count, int64_t units) {
   const int64_t elements_per_number = weight.whole_elements() / count;
   TensorSplit split{.ranks = weight.ranks, .parts = weight.parts, .whole = Shape{count}};

@@ -36,7 +36,8 @@ TEST(ShardStates, EachRankUpdatesItsSlices) {
 )");
 }
 
-// The first rank gets all sums, has all states and sends all weights. 2^40 is kAllOnFirstRank.
+// all_on_first: all sums of gradients, all states and all updates are on the first rank, which then sends the weights. In the text of the
+// graph, the block size 2^40 (kAllOnFirstRank) means this.
 TEST(ShardStates, TheFirstRankMakesAllUpdates) {
   const std::string text = after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .all_on_first = true});
   const auto has = [&](std::string_view line) {

@@ -3,8 +3,8 @@
 // norm of all gradients is the norm of the whole model. A gradient that every rank of the group stores completely must count once in the
 // norm, so each rank reads only a slice of it.
 //
-// If data-parallel ranks divide the states (shard_states_pass.cc), the norm has been replaced by the norms of their slices, and this pass
-// joins the results:
+// If data-parallel ranks divide the states (shard_states_pass.cc), each of them computes the norm of its slices. This pass then combines
+// the norms over the data-parallel ranks first, and the results over the tensor-parallel ranks afterwards:
 //
 //   norms = norm(g..) {ranks}; all_gather(norms); norm = norm(norms)
 //     -> norms = norm(g..) {ranks, tensor_ranks}; all_gather(norms); own = norm(norms);

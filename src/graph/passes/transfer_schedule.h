@@ -51,8 +51,8 @@ struct StateTransfer {
   friend bool operator==(const StateTransfer&, const StateTransfer&) = default;
 };
 
-// A point at which the forward pass waits for free memory: the op at `before` starts when the first `ended` copies to the host in the
-// forward pass have ended.
+// A point at which the forward pass waits for free memory: the op at position `before` starts only when the first `ended` copies to the
+// host that run during the forward pass have ended.
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
@@ -72,7 +72,7 @@ struct TransferSchedule {
   friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;
 };
 
-// Returns the numbers of the updates in the order in which their copies to the device occur in the program.
+// Returns the indices of the updates in the order in which the program copies their states to the device.
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
 // Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the step: the number

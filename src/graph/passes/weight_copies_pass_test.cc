@@ -103,7 +103,7 @@ std::string split(const std::string& text) {
   return print_graph(testing::after_pass(text, split_weights_pass(DType::kBF16)));
 }
 
-// Returns the text without the fp32 matrix product, so that no op reads the fp32 weights.
+// Returns the text of the test graph without its fp32 matrix product, so that all remaining ops read the 16-bit copies of the weights.
 const std::string& only_copies() {
   static const std::string text =
       replaced(replaced(kCopied, "  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}\n", ""),
