@@ -104,9 +104,9 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
     if (cuda_name.find("PCIe") != std::string_view::npos) found.peer_gb_per_s = found.link_gb_per_s;
     return found;
   }
-  // A multiprocessor executes 128 fp32 fused multiply-adds per cycle for compute capability 8.6 and later (64
-  // before, and 128 on 9.0), at about 1.5 GHz; tensor cores execute four times (consumer cards) to fifteen
-  // times as many.
+  // A multiprocessor executes 128 fp32 fused multiply-adds per cycle
+  // (64 for compute capability 7.5 and 8.0), at about 1.5 GHz. Tensor
+  // cores execute four times (consumer cards) to fifteen times as many.
   const double f32 = num_multiprocessors * (sm == 75 || sm == 80 ? 64 : 128) * 2 * 1.5e-3;
   return {.name = "cuda",
           .product = std::string(cuda_name),

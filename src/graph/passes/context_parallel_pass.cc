@@ -157,7 +157,7 @@ class ContextParallel {
     if (forms.rows != kNoValue) return forms.rows;
     Value& value = graph_.value(id);
     PLIMSOLL_CHECK(value.storage == Storage::kInput,
-                   "'{}' must be computed from the rows of this rank, but an op computes all of its rows",
+                   "this rank's rows of '{}' are needed, but the graph only computes the value for all ranks",
                    value.name);
     value.type.shape = value.type.shape.with_rows(kDimT.divided(ranks_));
     return forms.rows = id;

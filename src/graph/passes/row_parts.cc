@@ -23,8 +23,8 @@ bool is_part_of_rows(const Graph& graph, ValueId id) {
     ++(part ? parts : wholes);
   }
   PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
-                 "the gradient '{}' is the sum of one that this rank computed from its own rows and one "
-                 "that it computed from all rows",
+                 "the gradient '{}' must not add up a gradient that this rank computed from its own rows and "
+                 "one that it computed from all rows",
                  graph.value(id).name);
   return parts > 0;
 }

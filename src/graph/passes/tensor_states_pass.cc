@@ -38,8 +38,8 @@ void divide_states(Graph& graph, const Op& op) {
       const Value& value = graph.value(op.inputs[k]);
       if (value.split) continue;
       PLIMSOLL_CHECK(value.type.shape == parameter.type.shape,
-                     "'{}' belongs to the update of '{}', which the ranks divide, and must have the same "
-                     "shape, but has another",
+                     "'{}', an operand of the update of '{}', must have the same shape as that weight, "
+                     "because the ranks divide both in the same way",
                      value.name, parameter.name);
       divide_versions(graph, op.inputs[k], *parameter.split);
     }

@@ -56,7 +56,7 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
 
 namespace {
 
-// Returns the sum of the `batch_size` largest numbers.
+// Returns the sum of the `batch_size` largest elements of `numbers`, such as the lengths of the longest rows.
 int64_t sum_of_largest(std::span<const int32_t> numbers, int64_t batch_size) {
   std::vector<int32_t> sorted(numbers.begin(), numbers.end());
   const auto count = static_cast<std::ptrdiff_t>(std::min(std::ssize(sorted), batch_size));

@@ -118,7 +118,7 @@ class Packing {
   // Numbers the blocks in the order of their first sequences, and returns the sequences of each block.
   PackedRows in_order() {
     const size_t num_blocks = next_with_room_.size();
-    // The memory of the linked lists, which are not needed any more, is reused for the new number of each block.
+    // number_of maps each block to its new number. It reuses the memory of the linked lists, which are not needed any more.
     std::vector<int32_t>& number_of = next_with_room_;
     std::ranges::fill(number_of, kNone);
     int32_t next = 0;

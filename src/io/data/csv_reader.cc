@@ -238,8 +238,8 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
                 hint);
 }
 
-// Returns the fields of the row with the delimiters between them, which were dropped when the fields were
-// moved together.
+// Returns the text of a row for messages: its fields with delimiters between them. The delimiters are added again, because parsing has
+// removed them from the text.
 std::string CsvParser::format_row(int64_t num_fields, size_t row_begin) const {
   std::string text;
   size_t begin = row_begin;

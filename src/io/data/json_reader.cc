@@ -57,7 +57,7 @@ class RowParser {
     if (!columns.empty()) set_columns(std::move(columns));
   }
 
-  // Adds the row in file.bytes[begin, end). `line` is the line on which it begins, for messages.
+  // Adds the row whose text is in file.bytes at the offsets [begin, end). `line` is the line on which the row begins, for messages.
   void add_row(size_t begin, size_t end, int64_t line);
   Table finish();
 

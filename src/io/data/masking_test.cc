@@ -195,8 +195,8 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
-// A layout may store labels for the labelled tokens only, with the tensor label_ends. The result must be the labels of the full layout
-// without the tokens that have no label.
+// A batch layout may store only the labels of tokens that have one, and the positions of these tokens in label_ends. They must be the
+// labels that the layout with one label per token contains, without those that are kNoLabel.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

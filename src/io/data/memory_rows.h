@@ -47,9 +47,9 @@ std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
 // the message names the row.
 RowInput input_of_rows(const std::vector<DataRow>& rows, const std::string& name);
 
-// Tokenizes the rows and returns the data set. Its truncation count includes texts and lists of ids that were truncated. Requires: at
-// least one row. Errors: kBadData, with a message that names the row, in the cases of input_of_rows(), for ids and token types that the
-// model does not have, lists of different lengths, and labels that do not fit label_kind and num_labels; also the errors of the encoder.
+// Tokenizes the rows and returns the data set. The data set counts how many texts and lists of ids were truncated. Requires: at least one
+// row. Errors: kBadData, with a message that names the row, in the cases of input_of_rows(), for ids and token types that the model does
+// not have, lists of different lengths, and labels that do not fit label_kind and num_labels; also the errors of the encoder.
 Dataset make_dataset(const std::vector<DataRow>& rows, const RowRules& rules);
 
 // Returns the kind of labels of the rows, if the task is not known otherwise. Rows with values are regression, unless the labels have

@@ -106,8 +106,8 @@ class WordColumns {
     return column == options_.label || column == tag_column() || column == "labels" || column == "tags";
   }
 
-  // Returns the column of the tags, or -1 if there is none. If the label column contains no lists, it is the label of a text and not used
-  // here.
+  // Returns the index of the column that contains the tags of the words, or -1 if there is none. A label column without lists does not
+  // contain tags but the label of a text.
   int64_t find_tags(int64_t words) const {
     const int64_t labels = table_.find_column(options_.label);
     if (labels >= 0 || is_label_named()) return labels >= 0 && is_list(table_, labels) ? labels : -1;
