@@ -69,7 +69,7 @@ class DelayGradients {
   }
 
  private:
-  // An op that may be delayed, with the ops of the backward pass that depend on it.
+  // An op that may be delayed: its estimated time, and the positions of the op and of all ops of the backward pass that depend on it.
   struct Candidate {
     double ms = 0;
     std::vector<uint32_t> dependent;

@@ -56,8 +56,8 @@ struct Pass {
 inline constexpr std::string_view kStopAfterNone = "none";
 
 // Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
-// the last pass; or not at all, for a plan whose sizes are only shown as an example. The graph of every plan that may run is verified.
-// Verification after each pass takes a fifth of the time of planning.
+// the last pass; or not at all, for a plan that is only shown and never executed. Verification after each pass takes a fifth of the time of
+// planning.
 enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {

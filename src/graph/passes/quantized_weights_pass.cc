@@ -43,7 +43,8 @@ std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t cou
   return is_flat ? std::optional(split) : std::nullopt;
 }
 
-// Stores the codes under the name of a weight that the ranks divide, and adds its scales.
+// Replaces a weight that the ranks divide by its codes, which get the name of the weight, and by its scales. The ranks divide the codes,
+// and also the scales if no scale belongs to two ranks.
 Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weight) {
   const Value whole = graph.value(id);
   const auto codes = split_of_array(*whole.split, weight.num_codes, weight.parts);

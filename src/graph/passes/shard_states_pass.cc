@@ -76,12 +76,13 @@ class ShardStates {
   }
 
  private:
-  // Returns RankSlices::block: the size of every slice is a multiple of it.
+  // Returns RankSlices::block, of which the size of each rank's slice is a multiple: `of_equal_slices`, unless the first rank has
+  // everything.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }
 
-  // Returns true for a sum over the ranks that train on different batches. A tensor-parallel group has sums of its own.
+  // Returns true for an op that sums over the ranks that train on different batches, and false for a sum over a tensor-parallel group.
   static bool is_data_sum(const Op& op) {
     return op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kData;
   }
@@ -248,7 +249,7 @@ class ShardStates {
   ShardOptions options_;
   RankSlices slices_;
   std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
-  // For each sum that is stored: the stored value, which may be only a slice.
+  // Maps each sum over the ranks that is kept to the persistent value that contains it, or contains this rank's slice of it.
   std::map<ValueId, ValueId> slice_of_sum_;
   // The ops prepared by keep_later(), which store sums or slices of the latest exchange and have not been appended to the graph yet.
   std::vector<Op> kept_later_;

@@ -10,7 +10,8 @@ std::string after(const std::string& text, const ShardOptions& options = {.num_r
   return print_graph(testing::after_pass(text, shard_states_pass(options)));
 }
 
-// The weight has 1024 elements, so each of two ranks has 512. The bias consists of one block of 256 elements, which belongs to rank 0.
+// Slices consist of blocks of 256 elements. Each of the two ranks has two of the four blocks of the weight. The only block of the bias
+// belongs to rank 0.
 TEST(ShardStates, EachRankUpdatesItsSlices) {
   EXPECT_EQ(after(testing::kUpdateOfTwoRanks), R"(graph g {
   input %x: f32[B,4]

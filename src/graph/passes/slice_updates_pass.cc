@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-// Slices begin at multiples of this number of elements, because noise is drawn for four elements at a time.
+// Slices begin at multiples of this number of elements, because stochastic rounding draws random numbers for four elements at a time.
 constexpr int64_t kElementsOfNoise = 4;
 
 class SliceUpdates {

@@ -187,7 +187,7 @@ class TensorParallel {
           part % ranks_ == 0,
           "a part of {} rows or columns of the weight '{}' cannot be divided evenly among {} ranks", part,
           value.name, ranks_);
-      // A row of a matrix has several elements, so a number of rows is converted to a number of elements. A vector has one element per row.
+      // `part` counts rows here, but TensorSplit counts elements. A row of a matrix has several elements, and a row of a vector has one.
       if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
     }
     divided = Dim(divided.offset / ranks_);

@@ -40,8 +40,8 @@ class EarlySchedule {
     segments_ = segments;
   }
 
-  // Simulates a step and returns the transfers of its states. Returns nothing if the states that stay on the device until the next step
-  // (deferred states) do not fit.
+  // Simulates a step and returns when the states of each update are copied to the device. Returns nothing if the states that stay on the
+  // device until the next step (deferred states) do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, link_in_free_ms_);
@@ -155,7 +155,7 @@ ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<con
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
   size_t ended = 0;
-  double done = 0;  // time at which the first `ended` copies have ended
+  double done = 0;  // time at which the first `ended` copies of deferred states to the host have ended
   const auto end_next = [&] {
     const int64_t bytes = updates[updates.size() - ++ended].bytes;
     held -= bytes;

@@ -99,7 +99,7 @@ class ForwardSchedule {
     return next == count;
   }
 
-  // Waits for copies of states to the host until the op at p and the states on the device fit into memory. Returns false if they never fit.
+  // Waits until enough states have been copied back to the host that the op at p has enough memory. Returns false if this is not possible.
   bool wait_for_memory(uint32_t p) {
     const size_t before = ended_;
     while (held_bytes_ > free_bytes(p)) {
@@ -149,7 +149,7 @@ class ForwardSchedule {
     held_bytes_ += updates_[started_++].bytes;
   }
 
-  // Makes the op at p, which is the next update, wait for its states. Further copies may start during this wait.
+  // The op at p is the next update. Waits until its states are on the device. Meanwhile, copies for later updates may start.
   bool wait_for_states(uint32_t p) {
     if (started_ == updated_) {
       while (ended_ < updated_ && held_bytes_ + updates_[started_].bytes > free_bytes(p)) end_next();

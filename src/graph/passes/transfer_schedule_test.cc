@@ -54,8 +54,8 @@ TEST(TransferSchedule, EndWithTheBackwardPass) {
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-// Before the first update nothing is written, so a disk reads faster than during the updates: 30 bytes take the time of two ops instead of
-// three. So the reads for two updates fit into the last four ops of the backward pass.
+// Before the first update, nothing is written to the disk, so reading 30 bytes takes 2 ms, instead of 3 ms during the updates. The states
+// of two updates can therefore be read during the last four ops of the backward pass, which take 1 ms each.
 TEST(TransferSchedule, ReadFromADiskAloneBeforeTheFirstUpdate) {
   Step step;
   step.room.is_disk = true;

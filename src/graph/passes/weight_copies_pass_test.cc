@@ -34,8 +34,8 @@ TEST(WeightCopies, ProductsOf16BitsShareOneCopyAndOthersReadTheMaster) {
   EXPECT_EQ(with_copies(kSharedWeight, DType::kBF16), kCopied);
 }
 
-// If gradients have another type than the activations, every product that reads a copy has an attribute with that
-// type.
+// If gradients shall have another type than the activations, every product that reads a 16-bit copy gets the attribute gradient_dtype,
+// which states that type.
 TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
   const std::string once = replaced(kCopied, "%b.bf16, _, _) {", "%b.bf16, _, _) {gradient_dtype=\"f32\", ");
   EXPECT_EQ(with_copies(kSharedWeight, DType::kF32),
@@ -91,7 +91,7 @@ TEST(CopiesAtUse, AMatrixIsCopiedBeforeEachProductAndABiasIsKept) {
 )");
 }
 
-// A copy that an update writes remains persistent. A copy in another type than that of the pass remains as it is.
+// The pass does not change a copy that an update writes, nor a copy in a 16-bit type other than the one given to the pass.
 TEST(CopiesAtUse, ACopyThatAnUpdateWritesAndOneOfAnotherTypeStay) {
   const std::string updated = replaced(
       kCopied, "\n}\n", "\n  optimizer @m\n  %new: bf16[4,4] into %w.bf16 = cast(%w) {dtype=\"bf16\"}\n}\n");

@@ -31,7 +31,7 @@ struct BatchInfo {
 
 struct MicroBatch {
   TensorBatch tensors;
-  // Indices in the data set; a row is one sequence, or several if sequences are packed.
+  // The rows of the data set that are in the batch, by index. A row is one sequence, or several if sequences are packed.
   std::vector<int32_t> rows;
   BatchInfo info;
   const BatchSize& size() const { return tensors.size(); }
