@@ -31,7 +31,7 @@ namespace plimsoll {
 
 enum class CpuWork {
   kProduct,
-  // matrix products of fp32 operands on AMX tiles, where each operand is split into bf16 parts
+  // matrix products of fp32 operands on AMX tiles, which multiply bf16: each operand is split into a sum of bf16 numbers
   kProductOfParts,
   kAttention,
   kAttentionBackward,

@@ -81,10 +81,10 @@ inline constexpr double kGpuGroupGbPerS = 161;
 constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
   return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
 }
-// The time in milliseconds between two consecutive copies on one queue. It was fitted to measurements of `bench --experiments` with
-// offloading: the run of BERT-large with the least memory makes 522 copies per step, and a similar run with fp32 master weights
-// makes 1472. On an H100 their steps took 12 and 22 % longer than an estimate without this time, and on an H200 a step of the first
-// run took 7 % longer. With this constant, the errors of the three estimates are 9, 13 and 3 %.
+// The idle time in milliseconds between two consecutive copies on one queue. It was fitted to measurements
+// of `bench --experiments` with offloading. With the least memory, BERT-large makes 522 copies per step,
+// and with fp32 master weights 1472. Without this time, the estimates for the H100 were 12 and 22 % too
+// short, and the one for 522 copies on the H200 7 %. With it, the errors are 9, 13 and 3 %.
 inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
 // The minimum time in milliseconds of an op that is launched as a part of a CUDA graph, including its launch. The first constant

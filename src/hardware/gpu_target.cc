@@ -83,8 +83,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
   if (wanted.size() < 2) return similar;
   for (const GpuTarget& target : kTargets) {
     const std::string own = bare_card_name(target.name);
-    // A name without a memory size means every card whose name begins with it, for example "v100" means "v100-16gb". If the
-    // table's name has no memory size, a name with a memory size also means that card: "h200141gb" means "h200".
+    // Two spellings are accepted. The wanted name may lack the end of a name in the table, usually the memory size: "v100" for "v100-16gb".
+    // Or it may add a memory size to a name in the table: "h200141gb" for "h200".
     const bool is_memory_left_out = own.starts_with(wanted);
     const bool is_memory_added = wanted.starts_with(own) && own.size() > 2;
     if (is_memory_left_out || is_memory_added) similar.emplace_back(target.name);
@@ -95,8 +95,8 @@ std::vector<std::string> similar_gpu_targets(std::string_view name) {
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {
   for (const GpuTarget& target : kTargets) {
     if (cuda_name.find(target.product) == std::string_view::npos) continue;
-    // The name alone is ambiguous, because "L4" is contained in "L40S". Therefore also compare the compute capability and the
-    // memory size (within 10 %).
+    // The name is not sufficient: a search for "L4" also finds "L40S". So the compute capability must be equal too, and the memory size
+    // must differ by at most 10 %.
     const double ratio = static_cast<double>(memory_bytes) / static_cast<double>(target.memory_bytes);
     if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
     GpuTarget found = target;
@@ -104,9 +104,9 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
     if (cuda_name.find("PCIe") != std::string_view::npos) found.peer_gb_per_s = found.link_gb_per_s;
     return found;
   }
-  // A multiprocessor executes 128 fp32 fused multiply-adds per cycle for compute capability 8.6 and later (64
-  // before, and 128 on 9.0), at about 1.5 GHz; tensor cores execute four times (consumer cards) to fifteen
-  // times as many.
+  // A multiprocessor executes 128 fp32 fused multiply-adds per cycle
+  // (64 for compute capability 7.5 and 8.0), at about 1.5 GHz. Tensor
+  // cores execute four times (consumer cards) to fifteen times as many.
   const double f32 = num_multiprocessors * (sm == 75 || sm == 80 ? 64 : 128) * 2 * 1.5e-3;
   return {.name = "cuda",
           .product = std::string(cuda_name),

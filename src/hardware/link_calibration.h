@@ -16,7 +16,7 @@ namespace plimsoll {
 enum class Collective : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
 inline constexpr std::array kCollectives{Collective::kAllReduce, Collective::kReduceScatter,
                                          Collective::kAllGather, Collective::kBroadcast};
-// Returns "all_reduce" for kAllReduce, and so on.
+// Returns the name of a collective operation, for example "all_reduce" for kAllReduce.
 std::string_view collective_name(Collective collective);
 
 // The mechanisms by which ranks exchange data.

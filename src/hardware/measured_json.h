@@ -18,7 +18,7 @@ struct MeasuredKind {
 
 class MeasuredJson {
  public:
-  // Parses the text. `source` is the name of the file in errors. Errors, of every function: kBadData if the
+  // Parses the text of the file `source`, which is named in errors. Errors of this constructor and of the functions below: kBadData if the
   // text is not a JSON object of this version, or an entry is missing or has the wrong type.
   MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind);
 

@@ -100,7 +100,7 @@ double gpu_exchange_latency_ms(Collective collective) {
 
 int64_t network_hops(Collective collective, int64_t num_machines) {
   if (collective != Collective::kAllReduce) return num_machines - 1;
-  // Returns the depth of a binary tree whose nodes are the machines.
+  // the depth of a binary tree whose nodes are the machines
   const auto depth = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(num_machines - 1)));
   return std::min(2 * depth, 2 * (num_machines - 1));
 }

@@ -51,8 +51,8 @@ RankLinks parse_rank_links(std::string_view text);
 // version 2.9, hwLat). Plimsoll did not measure it.
 inline constexpr double kNetworkHopMs = 0.0096;
 
-// Returns the assumed latency in milliseconds of an operation between GPUs of one machine, which is added to the time that its bytes take.
-// Fitted to measurements on two and four H200 for 1 KiB to 16 MiB through mapped memory (bench/results/h200-2026-11-28.md).
+// Returns the assumed constant part of the time of an operation between GPUs of one machine, in milliseconds. The time for the bytes is
+// added to it. Fitted to measurements on two and four H200 for 1 KiB to 16 MiB through mapped memory (bench/results/h200-2026-11-28.md).
 double gpu_exchange_latency_ms(Collective collective);
 
 // Returns the number of consecutive hops between machines: all_reduce passes up and down a binary tree over the machines, and the

@@ -89,7 +89,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
   return table;
 }
 
-// Returns the larger size divided by the smaller one.
+// Returns by what factor two sizes differ: the larger one divided by the smaller one.
 double ratio(int64_t a, int64_t b) {
   const auto larger = static_cast<double>(std::max(a, b));
   return larger / static_cast<double>(std::max<int64_t>(std::min(a, b), 1));
@@ -109,8 +109,8 @@ const TunedProduct* TuningTable::find(const ProductKey& key) const {
 const TunedProduct* TuningTable::nearest(const ProductKey& key) const {
   const TunedProduct* best = nullptr;
   double best_ratio = 0;
-  // The entries are visited in ascending order of their sizes. Of two entries that are equally near to the wanted product, the first
-  // one, which is smaller, is kept.
+  // Entries of smaller products come first. If two entries are equally near to the wanted product, the first one, which is smaller, is
+  // returned.
   for (auto it = products.lower_bound({.form = key.form}); it != products.end(); ++it) {
     const ProductKey& other = it->first;
     if (other.form != key.form) break;

@@ -111,8 +111,8 @@ def test_replies_add_metrics_and_requests(tmp_path, model):
 def test_wrong_replies_and_descriptors_are_refused(tmp_path, model):
     more = ("--validation_file", VALIDATION, "--eval_strategy", "steps", "--eval_steps", "2", "--event_replies", "evaluations")
     for number, (reply, reason) in enumerate((
-            ("no", "it is no JSON object"), ('{"id": ID, "control": ["sleep"]}', '"sleep" is none of stop, evaluate, save and log'),
-            ('{"id": ID, "metrics": {"f1": "high"}}', 'the metric "f1" is no number'), ('{"f1": 1}', "neither a whole number 'id'"),
+            ("no", "it is not a JSON object"), ('{"id": ID, "control": ["sleep"]}', '"sleep" is none of stop, evaluate, save and log'),
+            ('{"id": ID, "metrics": {"f1": "high"}}', 'the metric "f1" is not a number'), ('{"f1": 1}', "neither a whole number 'id'"),
             ('{"id": ID, "metrics": {"f1": 1}}', "only the reply to an event 'metrics' may have metrics"),
             ('{"metrics": {"f1": 1}}', "metrics need the id of the event"), ('{"id": 7}', "no event had this id; the last one was 1"))):
         events, exit_code, _ = events_of(model, tmp_path / str(number), *more, replies=reply)

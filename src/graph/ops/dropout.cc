@@ -3,7 +3,8 @@
 // mask, and the gradient is the same op applied to d_y. Source: Srivastava et al., JMLR 15 (2014).
 //
 // With {tensor_ranks}, the ranks of a tensor-parallel group divide the columns of a value equally,
-// and x has those of this rank. The elements are numbered as in the whole value.
+// and x consists of the columns of this rank. The number of an element is its index in the undivided value, so that the mask is that of one
+// rank alone.
 #include <array>
 
 #include "graph/ops/ops.h"

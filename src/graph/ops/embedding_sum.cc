@@ -80,7 +80,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                                       InputOperand::repeated(kTable, "table")};
   static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
 
-  // The index of table_0 in the list of inputs, in which each table follows its ids.
+  // The position of table_0 among the inputs of the op. The inputs alternate: ids_0, table_0, ids_1, table_1, and so on.
   static constexpr size_t kFirstTable = kTable;
 
   // Returns the indices of those inputs that are tables whose gradients are needed.
@@ -92,7 +92,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     return wanted;
   }
 
-  // Emits one sort per table whose gradient is wanted.
+  // Emits an op that sorts the ids of each of these tables (sort_ids). Returns the sorted ids, one value per table.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     ValueIds inputs{op.inputs[kCuSeqlens]};

@@ -1,5 +1,5 @@
 // linear_add(x_TK, w_NK, residual_TN): y_TN = x w^T + residual: a linear layer whose output is added to a residual
-// and rounded once. Only for programs without gradients. The norm that follows reads one tensor instead of two.
+// and rounded once. Only for programs without gradients. The norm after it reads this sum, instead of adding the residual itself.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -47,7 +47,7 @@ Attributes class_sums_attributes(const Attributes& of_op) {
   return attributes;
 }
 
-// Emits the gradients of the logits in the type in which the matrix products read them.
+// Computes the logits again and emits the op that computes their gradients. Casts these to the type of x, which matrix products need.
 ValueId emit_d_class_logits(Graph& graph, const Op& op) {
   const ValueId d_logits =
       emit(graph, class_sums_bwd_op(),
@@ -69,7 +69,7 @@ class LinearClassSums final : public OpSchema, private LinearClassSumsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // The logits of each chunk of rows are written once and read once.
+  // In addition to the operands, each chunk of rows writes its logits to scratch memory once and reads them once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
            2.0 * LinearLossOp::logit_bytes(op, bucket);

@@ -64,7 +64,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // The logits of each chunk of rows are written once and read once.
+  // In addition to the operands, each chunk of rows writes its logits to scratch memory once and reads them once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
            2.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -115,7 +115,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
                                        OutputOperand::conditional(kNumCorrect, "num_correct or z_loss")};
 };
 
-// Emits the gradients of the logits in the type in which the matrix products read them.
+// Computes the logits again and emits the op that computes their gradients. Casts these to the type of x, which matrix products need.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
   const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
                                 {LinearLossOp::emit_logits(graph, op), op.inputs[In::kLabels],
@@ -179,7 +179,7 @@ constexpr auto gradient_inputs() {
                     InputOperand::accumulate_flag(Operands::kFlag)};
 }
 
-// Returns the types of d_w and, with a bias, of d_bias. `op` has the inputs of linear_cross_entropy_grad.
+// Returns the types of d_w and, with a bias, of d_bias. Checks the inputs of `op`, which must be those of linear_cross_entropy_grad.
 std::vector<ValueType> parameter_gradient_types(const OpView& op) {
   using Grad = LinearCrossEntropyGradOp;
   expect_operands(op.has_input(Grad::kDLoss), op,

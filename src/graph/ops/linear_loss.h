@@ -15,7 +15,8 @@ namespace plimsoll {
 struct LinearLossOp {
   enum In { kX, kW, kBias };
 
-  // Returns the FLOPs of x w^T for a batch of the size `bucket`. Each matrix product of the backward pass has the same number of FLOPs.
+  // Returns the FLOPs of x w^T for a batch with the sizes in `bucket`. Each matrix product of the backward pass has the same number of
+  // FLOPs.
   static double product_flops(const OpView& op, const Bucket& bucket) {
     return 2.0 * static_cast<double>(op.in_shape(kX).elements(bucket)) *
            static_cast<double>(op.in_shape(kW)[0].at(bucket));
@@ -27,8 +28,8 @@ struct LinearLossOp {
   static double logit_bytes(const OpView& op, const Bucket& bucket) {
     return static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
-  // Returns the bytes that are moved in addition because the rows are processed in chunks: from the second chunk on, each read or write of
-  // a matrix of the size of the weight is repeated.
+  // Returns the bytes by which processing rows in chunks increases the reads of the weight, or the reads or the writes of its gradient:
+  // each chunk after the first one reads or writes this matrix once more.
   static double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
     const int64_t rows = op.in_shape(kX)[0].at(bucket);
     const int64_t chunk = op.attributes().integer("chunk_rows");
@@ -43,15 +44,15 @@ struct LinearLossOp {
     if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
     return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
   }
-  // Emits a cast of the gradients of the logits to the type in which matrix products read them.
+  // Emits a cast of the gradients of the logits to the type of x, if they have another type, because matrix products need it.
   static ValueId emit_narrowed(Graph& graph, const Op& op, ValueId d_logits) {
     const DType dtype = graph.value(op.inputs[kX]).type.dtype;
     if (graph.value(d_logits).type.dtype == dtype) return d_logits;
     return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
   }
 
-  // Returns the types of d_w and, with a bias, of d_bias. `into_w`: the position of the input to which d_w is added; the input to which
-  // d_bias is added follows.
+  // Returns the types of d_w and, with a bias, of d_bias. `into_w` is the position of the optional input to which d_w is added. The next
+  // input is the one to which d_bias is added.
   static std::vector<ValueType> parameter_gradient_types(const OpView& op, int into_w) {
     const int into_bias = into_w + 1;
     for (const auto& [into, differentiated] : {std::pair{into_w, int{kW}}, {into_bias, int{kBias}}}) {
@@ -68,9 +69,9 @@ struct LinearLossOp {
     return types;
   }
 
-  // Emits d_w and, with a bias, d_bias from the gradients of the logits. `into_w` is the position of the input to which d_w is added; the
-  // next inputs are the one to which d_bias is added, and the accumulation flag. `d_w` is the index of the output d_w, which d_bias
-  // follows.
+  // Emits d_w and, with a bias, d_bias from the gradients of the logits. Input `into_w` of the op is the value to which d_w is added. The
+  // two inputs after it are the value to which d_bias is added, and the accumulation flag. Output `d_w` of the op is d_w, and the next
+  // output is d_bias.
   static std::vector<ValueId> emit_parameter_gradients(Graph& graph, const Op& op, ValueId d_logits,
                                                        int into_w, int d_w) {
     const auto in = [&](int i) { return op.inputs[static_cast<size_t>(i)]; };

@@ -1,6 +1,6 @@
 // linear_norm(x_TK, w_NK, bias_N, residual_TN, gain_N, beta_N?) {eps}: s = x w^T + bias + residual; n, rstd =
-// normalize(s); y_TN = n gain + beta: a linear layer and the norm that closes its sub-layer. Only for programs
-// without gradients: the values between the matrix product and the norm are not written.
+// normalize(s); y_TN = n gain + beta: a linear layer, the addition of the residual, and the norm of the sum. Only for programs without
+// gradients: the values between the matrix product and the norm are not written.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -13,12 +13,12 @@ namespace plimsoll {
 // The type of a loss: one number, in fp32 if the logits are in 16 bits.
 ValueType loss_type(const OpView& op);
 
-// Emits `backward`(inputs of the loss, d_loss) with the attributes of the loss, if the gradient of the first input is
-// wanted.
+// If the gradient of the loss's first input is wanted, emits the op `backward`, which computes it. The inputs of `backward` are those of
+// the loss and d_loss, and its attributes are those of the loss.
 void set_loss_gradient(GradientContext& context, const OpSchema& backward);
 
-// The inputs of the backward ops of losses with one class per row (cross entropy), and of losses with one numeric label per logit (mean
-// squared error, binary cross entropy).
+// Inputs of backward ops: kClassLossBwdInputs is for losses with one class per row (cross entropy), and kElementLossBwdInputs for losses
+// with one numeric label per logit (mean squared error, binary cross entropy).
 inline constexpr std::array kClassLossBwdInputs{
     InputOperand::required(ClassLossBwdOp::kLogits, "logits"),
     InputOperand::required(ClassLossBwdOp::kLabels, "labels"),
@@ -31,7 +31,7 @@ inline constexpr std::array kElementLossBwdInputs{
     InputOperand::num_sequences(ElementLossBwdOp::kNumSequences),
     InputOperand::required(ElementLossBwdOp::kDLoss, "d_loss")};
 
-// loss_bwd(inputs of the loss, d_loss_1): the gradient of the first input, which it may overwrite.
+// loss_bwd(inputs of the loss, d_loss_1) computes the gradient of the loss's first input. The result may overwrite that input.
 class LossBwd final : public OpSchema {
  public:
   struct Figures {
@@ -47,7 +47,7 @@ class LossBwd final : public OpSchema {
   OpGroup group() const override { return figures_.group; }
   std::vector<ValueType> output_types(const OpView& op) const override;
   double flops(const OpView& op, const Bucket& bucket) const override;
-  // Tail rows of the gradient are zero: the labels of unused rows are kNoLabel, and the gradient of a row without a class is zero.
+  // If labels are classes, the gradients of unused rows after the last token are zero, because the label of such a row is kNoLabel.
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     if (!op.out_shape(ClassLossBwdOp::kDLogits).has_token_rows()) return {Tail::kNone};
     return {op.input(ClassLossBwdOp::kLabels).type.dtype == DType::kI32 ? Tail::kZero : Tail::kFinite};

@@ -71,8 +71,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     const ValueId a = op.inputs[kA];
     const ValueId b = op.inputs[kB];
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
-    // d_b is emitted before d_a, because computing d_b is the last use of a saved activation, whose memory d_a can then take. d_b has the
-    // type of b, which is fp32 if only activations are in 16 bits.
+    // d_b is emitted before d_a, because d_b is computed from `a`, a saved activation that no later op reads. d_a can then reuse the memory
+    // of `a`. d_b has the type of b, which is fp32 if only activations are in 16 bits.
     DType b_dtype = graph.value(b).type.dtype;
     if (op.attributes.has("gradient_dtype")) b_dtype = *parse_dtype(op.attributes.word("gradient_dtype"));
     const std::string b_name = "d_" + graph.value(b).name;

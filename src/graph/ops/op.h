@@ -47,14 +47,14 @@ constexpr size_t index_of(Queue queue) {
   return static_cast<size_t>(queue);
 }
 
-// Floating-point operations, and bytes read plus bytes written, of one run of the op with the largest batch that the bucket permits.
+// The floating-point operations, and the bytes read plus the bytes written, of one run of the op with a batch of the sizes in a Bucket.
 struct Cost {
   double flops = 0;
   double bytes = 0;
 };
 
-// The content of the rows at and after the last real token. Every reduction over rows requires that one factor is
-// zero there.
+// What the rows of a value after the last token contain (tail rows, which a batch does not use). An op that sums over all rows requires
+// that one factor of each product is zero in these rows.
 enum class Tail : uint8_t {
   kNone,    // the rows of the value are not tokens, so it has no tail rows
   kZero,    // the tail rows are exactly zero
@@ -70,7 +70,7 @@ class GradientContext {
   virtual const Op& op() const = 0;
   // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;
-  // Returns at most two values whose sum is the gradient of output i, for an op whose gradient op adds them itself.
+  // Returns the gradient of output i as one value or as two values that the caller must add. For an op whose backward kernel can add them.
   virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
   // Returns true if the gradient of input i is wanted.
   virtual bool wants(int i) const = 0;
@@ -88,15 +88,15 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
-  // Return the operand tables. Row i describes input i, unless the table has rows whose operands can occur several times (kRepeated). The
-  // outputs of an op are in the order of their rows, and a conditional output that the op does not have leaves no gap.
+  // Return the tables that describe the inputs and the outputs of the op. Row i of the table of inputs describes input i, unless some
+  // operands can occur several times (kRepeated). Outputs have the order of their table; outputs that an op does not have are skipped.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
-  // Returns the row of the table that describes input i of this op, or output i.
+  // Return the index of the table row that describes input or output number i of this op.
   virtual int input_row(const OpView& op, int input) const;
   virtual int output_row(const OpView& op, int output) const;
-  // Returns the number of inputs in one repetition, for example 2 for ids_0, table_0, ids_1, table_1. By default this is the number of
-  // repeated rows of the table.
+  // Returns the number of inputs that repeat together. For the inputs ids_0, table_0, ids_1, table_1 this is 2. By default it is the number
+  // of table rows that are marked as repeated.
   virtual int repeated_inputs(const OpView& op) const;
 
   // Returns the position of the only input with this role, or -1 if the op has none.
@@ -129,7 +129,7 @@ class OpSchema : public OpDef {
     return Queue::kCompute;
   }
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
-  // Counts every operand once as read and every output once as written, unless the op overrides it.
+  // Returns the bytes that the op reads and writes. By default, the op reads every input once and writes every output once.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
   // Returns the bytes that the op moves to another memory space or to other ranks: for a copy, the bytes in its direction; for a collective
   // operation, the bytes that each rank sends. Requires: the op's queue is not kCompute.
@@ -141,8 +141,8 @@ class OpSchema : public OpDef {
   // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Returns what the tail rows of the outputs contain, which are the rows after the last token. The default is for an op that works row by
-  // row: finite if the inputs are finite. Errors: kInternal if a reduction would read rows that are not zero.
+  // Returns what the outputs contain in their tail rows (the rows after the last token). By default, outputs are finite there if the inputs
+  // are, as for an op that works row by row. Errors: kInternal if the op sums over rows and both factors may be nonzero in tail rows.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
   // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands without rows: f(x)[r]
@@ -182,7 +182,7 @@ inline const OpSchema& schema_of(const Op& op) {
 // Returns "matmul(a, b, bias?, into?, flag?)"; "..." follows a repeated operand.
 std::string format_signature(const OpSchema& schema);
 
-// Throws kInternal, with the op, `rule`, and the names and types of the op's inputs, unless the condition holds.
+// Throws kInternal unless the condition holds. The message contains the op, `rule`, and the names and types of the op's inputs.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
 // Returns the type that the attribute "dtype" states, or `fallback` if the op has no such attribute.

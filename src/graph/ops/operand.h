@@ -11,8 +11,8 @@ namespace plimsoll {
 // How often an operand occurs in one op.
 enum class Presence : uint8_t {
   kRequired,  // the operand occurs exactly once
-  kOptional,  // always has a position among the op's inputs, which contains kNoValue if it is absent
-  // Once or not at all; an absent operand has no position. The attributes or the number of operands tell whether it is present.
+  kOptional,  // once or not at all; an absent operand is kNoValue in the list of the op's inputs
+  // Once or not at all; an absent operand is not in the list of inputs. The attributes or the number of inputs tell whether it is present.
   kTrailing,
   // Once or more. Adjacent rows with this presence repeat as a group: ids_0, table_0, ids_1, table_1.
   kRepeated,
@@ -23,7 +23,7 @@ enum class InputRole : uint8_t {
   kData,
   kInto,             // the value that an output is added to; the sum overwrites it
   kAccumulateFlag,   // i32[1]: 0 overwrites the kInto inputs, 1 adds to them
-  kReplaced,         // an output is a new version of this value and overwrites it
+  kReplaced,         // the op updates this value in place: an output is its new version
   kRandomState,      // i64[2]: seed and number of the micro-batch
   kSequenceOffsets,  // i32[B+1]: the first row of each sequence, and the number of real rows at the end
   kNumSequences,     // i32[1]: the number of real rows of a value with a row per sequence
@@ -31,8 +31,8 @@ enum class InputRole : uint8_t {
 
 inline constexpr int kNoOutput = -1;
 
-// One row of a table of inputs. `index` is the operand's enumerator in its struct of ops.h; a test checks that it equals the index of the
-// row in the table.
+// One row of the table that describes the inputs of an op. `index` is the operand's enumerator in the op's struct in ops.h. A test checks
+// that it equals the index of the row in the table.
 struct InputOperand {
   int index = 0;
   std::string_view name;
@@ -77,7 +77,7 @@ struct InputOperand {
   }
 };
 
-// States whether an op needs memory for an output that no other op reads.
+// kOptional: if no op reads the output, it needs no memory, because the kernel then does not write it. kNeeded: it always needs memory.
 enum class OutputMemory : uint8_t { kNeeded, kOptional };
 
 // One row of a table of outputs.

@@ -67,7 +67,7 @@ TEST(OperandTables, RolesAreUnambiguous) {
   }
 }
 
-// Operands after a repeated row have no fixed positions, so operands with a role must come before it.
+// Inputs after the first repeated one have no fixed positions. Every input with a role other than kData must therefore come before it.
 TEST(OperandTables, RolesHaveFixedPositions) {
   for (const OpSchema* op : all_ops()) {
     bool repeated = false;

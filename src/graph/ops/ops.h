@@ -22,15 +22,15 @@ std::span<const OpSchema* const> all_ops();
 
 enum class MatmulTranspose : uint8_t { kNo, kYes };
 
-// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table. If an
-// op has conditional outputs (bias_dropout_residual_norm_bwd), an output may be at an earlier position than its row
-// of the table, because absent outputs leave no gap. d_x is the gradient of x.
+// For each op, a struct with the names of its operands. An enumerator is the position of an input or output, and also its row in the
+// operand table. If an op has conditional outputs (bias_dropout_residual_norm_bwd), an output may be at an earlier position than its row of
+// the table, because absent outputs leave no gap. d_x is the gradient of x.
 
 struct MatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag };
   enum Out { kC };
 };
-// The inputs of ScaledMatmulOp that MatmulOp has too are at the same positions in both.
+// The first five inputs are the same, and at the same positions, as those of MatmulOp.
 struct ScaledMatmulOp {
   enum In { kA, kB, kBias, kInto, kFlag, kAScale, kBScale };
   enum Out { kC };
@@ -62,7 +62,7 @@ struct AttentionBwdOp {
   enum In { kQkv, kCuSeqlens, kRng, kO, kLse, kDO };
   enum Out { kDQkv };
 };
-// kQkv, kCuSeqlens, kPageTable and kLengths have the same positions in AppendKvOp and PagedAttentionOp.
+// The first four inputs are the same, and at the same positions, as those of PagedAttentionOp.
 struct AppendKvOp {
   enum In { kQkv, kCuSeqlens, kPageTable, kLengths, kCopyFrom, kCache };
   enum Out { kNewCache };
@@ -165,7 +165,7 @@ struct EmbeddingSumOp {
   enum In { kCuSeqlens, kIds, kTable };
   enum Out { kX };
 };
-// The name of an attribute of embedding_bwd: the number of rows of the table that each rank of a tensor-parallel group stores.
+// The name of an attribute of embedding_bwd. Its value is the number of rows of the table that each rank of a tensor-parallel group stores.
 inline constexpr std::string_view kRankRows = "rank_rows";
 struct EmbeddingBwdOp {
   enum In { kSorted, kDX, kInto, kFlag };
@@ -201,8 +201,8 @@ struct SequenceMeanBwdOp {
   enum Out { kDX };
 };
 
-// Losses. ClassLossOp contains the operands of nll (whose logits are log-probabilities) and softmax_cross_entropy, which has the output
-// kZLoss if it has the attribute kZCoefficient. ElementLossOp contains those of mse and bce_with_logits.
+// Losses. ClassLossOp contains the operands of nll, where kLogits is the input of log-probabilities, and of softmax_cross_entropy, which
+// has the output kZLoss if it has the attribute kZCoefficient. ElementLossOp contains the operands of mse and bce_with_logits.
 inline constexpr std::string_view kZCoefficient = "z_loss";
 struct ClassLossOp {
   enum In { kLogits, kLabels, kDenominator };
@@ -225,7 +225,7 @@ struct TopLogitsOp {
   enum In { kLogits };
   enum Out { kValues, kIds, kLogSum };
 };
-// The ops of a loss whose classes are divided among the ranks of a tensor-parallel group.
+// The ops that compute a cross entropy if the ranks of a tensor-parallel group divide the classes: sums per rank, then the loss.
 struct ClassSumsOp {
   enum In { kLogits, kLabels };
   enum Out { kSums };
@@ -258,7 +258,7 @@ struct LinearClassSumsGradientsOp {
   enum In { kX, kW, kBias, kLabels, kDSums, kIntoW, kIntoBias, kFlag };
   enum Out { kDX, kDW, kDBias };
 };
-// Returns the layout of the columns of `sums`, the output of class_sums, from the attributes of that op.
+// Returns which column of `sums`, the output of class_sums, contains which sum. The columns depend on the attributes of that op.
 ClassColumns class_columns_of(const Attributes& attributes);
 // Returns the type of the output of class_sums for `rows` rows of logits of type `logits`.
 ValueType class_sums_type(DType logits, const Dim& rows, const Attributes& attributes);
@@ -321,7 +321,8 @@ struct AdjustLossScaleOp {
   enum Out { kNewScale, kNewGoodSteps, kNewSkipped, kUnscaledNorm, kUsedScale, kSkippedOut };
 };
 
-// Data movement. The inputs of a copy are three lists: kFrom, kInto and kAfter are their rows in the operand table (copy.cc).
+// Data movement. An op that copies has three lists of inputs: values to read, values to overwrite, and values to wait for (copy.cc). The
+// enumerators kFrom, kInto and kAfter are the rows of these lists in the operand table.
 struct CopyOp {
   enum In { kFrom, kInto, kAfter };
   enum Out { kTo };
@@ -365,7 +366,7 @@ struct ReceiveOp {
   static int64_t from(const Attributes& attributes) { return attributes.integer("from"); }
 };
 
-// The operands of all_gather and reduce_scatter, which work on slices (slice.h).
+// The operands of all_gather and reduce_scatter. Each rank of a group has one slice of the value (slice.h).
 struct RankSlicesOp {
   enum In { kX };
   enum Out { kY };
@@ -385,13 +386,14 @@ struct ExchangeHeadsOp {
   enum Out { kY };
   static bool is_to_heads(const Attributes& attributes) { return attributes.word("to") == "heads"; }
 };
-// Returns the attributes of exchange_heads, by which each rank exchanges its rows for all rows of its heads, or back. A row consists of
-// `first` columns of queries, and then of `others` columns each of keys and of values.
+// Returns the attributes of exchange_heads. That op exchanges data between ranks, so that a rank with some rows of all attention heads gets
+// all rows of some heads, or the reverse. A row has `first` columns of queries, then `others` columns of keys and `others` columns of
+// values.
 Attributes exchange_heads_attributes(int64_t ranks, int64_t first, int64_t others, bool to_heads);
 // Tells how the gradients that the ranks compute for gathered rows are related: kPart if the gradient is the sum of the ranks' results,
 // kWhole if every rank computes the whole gradient.
 enum class RowGradient : uint8_t { kPart, kWhole };
-// Returns the attributes of a collective op whose slices are equal parts of the rows of a value, one per rank of a tensor-parallel group.
+// Returns the attributes of a collective op for which each rank of a tensor-parallel group has one of `ranks` equal parts of the rows.
 Attributes attributes_of_row_slices(int64_t ranks);
 Attributes gather_rows_attributes(int64_t ranks, RowGradient gradient);
 
@@ -427,7 +429,7 @@ const OpSchema& fill_op();
 const OpSchema& first_token_op();
 const OpSchema& first_token_attention_op();
 const OpSchema& first_token_bwd_op();
-// Returns true if an op first_token has the attribute {last}, so that it reads the last token of each sequence instead of the first.
+// Returns true if these attributes of the op first_token select the last token of each sequence instead of the first.
 inline bool reads_last_token(const Attributes& attributes) {
   return attributes.integer_or("last", 0) != 0;
 }
@@ -463,7 +465,7 @@ const OpSchema& normalize_op();
 const OpSchema& normalize_bwd_op();
 const OpSchema& own_rows_op();
 const OpSchema& paged_attention_op();
-// Returns the cost of paged_attention if every sequence has this number of tokens in the cache and none shares its pages.
+// Returns the cost of paged_attention if every sequence has `length` tokens in the KV cache and no two sequences share cache pages.
 Cost paged_attention_cost(const OpView& op, const Bucket& bucket, int64_t length);
 const OpSchema& quantize_fp8_op();
 const OpSchema& receive_op();
@@ -494,8 +496,8 @@ std::span<const ValueId> gradients_of_norm(const Op& norm);
 // Returns the values that a copy reads, without those that it only overwrites or waits for.
 std::span<const ValueId> copied_values(const Op& copy);
 
-// Dropout with probability p. `site` distinguishes the random draws of this op from the draws of other ops (base/philox.h). `rng` is
-// i64[2]: the seed and the number of the micro-batch.
+// The parameters of a dropout op: the probability p of dropping an element, and `site`, a number that separates the random numbers of this
+// op from those of other ops (base/philox.h).
 struct DropoutSpec {
   double p = 0.0;
   int64_t site = 0;

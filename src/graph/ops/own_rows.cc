@@ -31,7 +31,7 @@ class OwnRows final : public OpSchema, private OwnRowsOp {
     const ValueId d_y = context.d_output(kY);
     if (d_y == kNoValue || !context.wants(kX)) return;
     Graph& graph = context.graph();
-    // kWhole: every rank needs the whole d_x and computes the same function of it, so it is not summed over the ranks.
+    // kWhole: every rank computes the same function of the gathered d_x. The gradients of the ranks are thus equal and need not be summed.
     context.set(kX,
                 emit(graph, gather_rows_op(), {d_y},
                      gather_rows_attributes(context.op().attributes.integer("ranks"), RowGradient::kWhole),

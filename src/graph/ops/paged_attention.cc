@@ -60,7 +60,7 @@ class AppendKv final : public OpSchema, private AppendKvOp {
     return {op.input(kCache).type};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
-  // Each row reads and writes a key and a value. Copies of shared pages are not counted.
+  // For each row, the op reads a key and a value and writes both into the cache. Copies of shared pages are not counted.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 4.0 * static_cast<double>(bucket.tokens) * elements_of_token(op.in_shape(kCache)) *
            static_cast<double>(dtype_bytes(op.input(kCache).type.dtype));
@@ -90,8 +90,8 @@ class PagedAttention final : public OpSchema, private PagedAttentionOp {
     const int64_t head_dim = op.in_shape(kQkv)[1].offset / (heads + 2 * kv_heads_of(op));
     return {{op.input(kQkv).type.dtype, Shape{kDimT, heads * head_dim}}};
   }
-  // The number of tokens of a sequence in the cache is limited by the width of the page table, and not by the sizes of the batch for which
-  // the program is compiled (the bucket).
+  // A sequence may have as many tokens in the cache as its row of the page table has pages for. This number can exceed the number of tokens
+  // in a batch, so it is used as the length of every sequence here.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const double outputs = static_cast<double>(op.out_shape(kO).elements(bucket));
     return 4.0 * outputs * longest(op, op.attributes().integer_or("window", 0));

@@ -33,7 +33,7 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
   }
 
  private:
-  // Returns the number of elements that the busiest rank sends or receives.
+  // Returns the number of elements that the rank with the most traffic sends or receives.
   static double moved(const OpView& op, const Bucket& bucket) {
     return exchanged_share(*rank_slices_of(op.attributes())) * elements_of(op, bucket);
   }

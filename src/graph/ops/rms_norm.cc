@@ -105,7 +105,7 @@ class RmsNorm final : public OpSchema, private RmsNormOp {
                                        OutputOperand::conditional(kSum, "s")};
 };
 
-// The outputs are gradients of inputs of rms_norm, in the order of these inputs.
+// Backward op of rms_norm. Its outputs are the gradients of the inputs of rms_norm, in the order of these inputs.
 class RmsNormBwd final : public OpSchema, private RmsNormBwdOp {
  public:
   std::string_view name() const override { return "rms_norm_bwd"; }

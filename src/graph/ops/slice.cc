@@ -53,8 +53,8 @@ Shape shape_of(const Slice& slice, const Shape& whole) {
   const int64_t rows = dims[0].offset;
   PLIMSOLL_CHECK(
       rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
-      "a slice must begin and end between rows, but the slice with {} of {} elements that begins at element "
-      "{} cuts a row of a value with {} rows",
+      "a slice must consist of complete rows, but the slice of {} of {} elements that begins at element "
+      "{} contains only a part of a row; the value has {} rows",
       slice.elements, slice.of, slice.first, rows);
   dims[0] = Dim(rows * slice.elements / slice.of);
   return Shape(dims);

@@ -1,6 +1,6 @@
-// The slice of a parameter that one op works on, if an update, or a copy of optimizer states, is cut into several ops. Each operand of such
-// an op that belongs to the parameter is either the whole value or only the slice; the size of the operand tells which. Thread-safe: values
-// only.
+// The slice of a parameter that an op works on. An update, or a copy of optimizer states, can be cut into several ops, one per slice. The
+// operands of such an op that belong to the parameter are either whole values or only their slices. Their sizes tell which. Thread-safe:
+// values only.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Slice {
   int64_t first_in(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element ? first * numbers_per_element : 0;
   }
-  // Returns true if a value with this number of elements contains either the whole parameter or exactly the slice.
+  // Returns true if a value with `value_elements` elements contains either the whole parameter or exactly the slice, with
+  // `numbers_per_element` numbers per element of the parameter.
   bool is_of(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element || value_elements == elements * numbers_per_element;
   }
@@ -33,7 +34,7 @@ struct Slice {
   int64_t part_of(int64_t whole) const { return whole / of * elements + whole % of * elements / of; }
 };
 
-// Returns the slice of rank `rank` in a value with `numbers` elements.
+// Returns the slice that rank `rank` has of a value with `numbers` elements.
 inline Slice slice_of_rank(const RankSlices& slices, int64_t numbers, int64_t rank) {
   const int64_t first = slices.first_of(numbers, rank);
   return {.first = first, .elements = slices.end_of(numbers, rank) - first, .of = numbers};

@@ -1,6 +1,6 @@
 // sort_ids(cu_seqlens, ids_0, ids_1, ...) {rows}: for each ids_k its (id, token) pairs sorted_k_T2, sorted by id, and
-// by token for equal ids. Tokens at and after cu_seqlens[B] come last, with an id that no table has. Every id is
-// below {rows}. All ops that compute the gradient of a table, or some rows of it, read the result of one sort.
+// by token for equal ids. Tokens at and after cu_seqlens[B] come last, with an id that no table has. Every id is below {rows}. If several
+// ops compute the gradient of a table, each for some of its rows, all of them read the same sorted ids.
 #include <array>
 
 #include "graph/ops/ops.h"

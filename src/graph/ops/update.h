@@ -19,11 +19,12 @@ namespace plimsoll {
 
 // An op that updates a list of parameters in place. Its inputs are four scalars (learning rate, step, clip coefficient, finite), and then
 // for each parameter: the parameter, its gradient, its optimizer states, and with the attribute `copies` a 16-bit copy, with `split` the
-// lower 16 bits of fp32 values whose upper 16 bits are in the parameter. The update writes this last operand too. Without it, a bf16
-// parameter is rounded stochastically with noise from the attributes noise_seed and noise_site, and so are the states for which the op
-// requests it. Outputs are the new versions of all values except the gradient. With the attributes of a slice (slice.h) the op has one
-// parameter and updates only that slice; each of its operands is whole or only the slice. With the attribute `ranks` each rank updates its
-// slice of every parameter; the states are divided among the ranks (Value::divided), and the other operands are divided or whole.
+// lower 16 bits of fp32 values whose upper 16 bits are in the parameter. The update writes the copy or the lower 16 bits too. A bf16
+// parameter without either of them is rounded stochastically, with noise from the attributes noise_seed and noise_site. Some optimizers
+// round their states in the same way. Outputs are the new versions of all values except the gradient. With the attributes of a slice
+// (slice.h) the op has one parameter and updates only that slice; each of its operands is whole or only the slice. With the attribute
+// `ranks` each rank updates its slice of every parameter; the states are divided among the ranks (Value::divided), and the other operands
+// are divided or whole.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -98,9 +99,9 @@ class Update : public OpSchema, public UpdateOp {
   // Returns true if the update of an element depends only on the gradient and the states of this element, so that an op may update a slice
   // of a parameter.
   virtual bool is_element_wise() const { return false; }
-  // Returns true if slices of the parameters (RankSlices) can be updated separately, each with its own part of the states.
+  // Returns true if each rank can update its own slice of a parameter (RankSlices) with only its own slice of the optimizer states.
   virtual bool can_be_sharded(const OpView&) const { return false; }
-  // Returns true if operand k of a parameter is an optimizer state, and not the parameter, its gradient, copy or lower 16 bits.
+  // Each parameter has a list of operands: the parameter, its gradient, its states and perhaps a copy. Returns true if number k is a state.
   bool is_state(const OpView& op, int k) const { return k >= 2 && k < values_per_parameter(op) - copies(op); }
   // Returns the number of elements of the state at position k of the operands of a parameter with `elements` elements.
   virtual int64_t numbers_in_state(const OpView&, int /*k*/, int64_t elements) const { return elements; }

@@ -1,5 +1,5 @@
-// The ops of optimizers, one for each row of base/optimizer_table.inc. Each op updates a group of parameters in place. The op of Adafactor
-// is in adafactor_op.cc.
+// Defines one op per optimizer in base/optimizer_table.inc. Each op updates a group of parameters in place. The op of Adafactor is in
+// adafactor_op.cc.
 
 #include "graph/ops/ops.h"
 
@@ -14,8 +14,8 @@ namespace {
 
 // The op of an optimizer with floating-point states in the shape of the parameter (AdamW, SGD, Lion, Adagrad):
 //   NAME(lr, step, clip, finite, p_0, g_0, states of p_0..., p_1, ...) {constants..., weight_decay}
-// The formula, its source and the constants are in the kernel's header, kernels/optimizer/NAME.h. SGD has its state only if momentum > 0.
-// Outputs are new versions of the same bytes: p' and the states of each parameter. If finite is 0, nothing is written. With {copies} each
+// The formula, its source and the constants are in the kernel's header, kernels/optimizer/NAME.h. SGD has a state only if momentum > 0. The
+// outputs are the updated parameters p' and states, which overwrite the inputs. If finite is 0, nothing is written. With {copies} each
 // parameter has one more operand, a 16-bit copy of p', which the update writes too. With {split} (AdamW) p is bf16 and each parameter has
 // one more operand, u8[2 n]: the lower halves of the fp32 numbers whose upper halves are in p (base/split_f32.h). The update writes both
 // halves.

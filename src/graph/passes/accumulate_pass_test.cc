@@ -28,7 +28,7 @@ TEST(Accumulate, AProductAddsIntoTheBuffer) {
             "}\n");
 }
 
-// An accumulate op follows an op that can only overwrite its result; readers of the gradient read the sum.
+// If an op cannot add to its output, the pass inserts an accumulate op after it. Ops that read the gradient then read the accumulated sum.
 TEST(Accumulate, AnAccumulateOpFollowsAnOpThatCannotAdd) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %a: f32[3,4]\n"
@@ -49,9 +49,9 @@ TEST(Accumulate, AnAccumulateOpFollowsAnOpThatCannotAdd) {
             "}\n");
 }
 
-// An op has one flag for all of its outputs. The gradient of a tied table is first added to the table's other gradient, so it must contain
-// the numbers of one micro-batch only. Therefore the op that computes it cannot add the gradient of the bias to earlier micro-batches
-// either.
+// An op adds to all of its outputs or overwrites all of them, because it has one flag. In the test, one op computes the gradient of a tied
+// table and that of a bias. A later op adds another gradient of the table to the first one, which must therefore contain one micro-batch
+// only. So the op cannot accumulate the gradient of the bias either.
 TEST(Accumulate, AnOpAddsToAllOfItsOutputsOrToNone) {
   EXPECT_EQ(
       after(

@@ -14,8 +14,8 @@ namespace {
 // chunks these additions would take longer than the matrix products: with 2048 rows per chunk, GPT-2's table of 308 MB is read and written
 // eight times for 16384 tokens.
 constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
-// The number of rows of a chunk is a multiple of this number, so that matrix products have no partly filled tiles and chunks begin where
-// tiles begin.
+// The number of rows per chunk is a multiple of the tile height of matrix products, so that only the last chunk may have a partly filled
+// tile.
 constexpr int64_t kTileRows = 16;
 
 // Runs on a forward graph. The fused op replaces the classifier's last matrix product, a cast of its result, the loss and the count of

@@ -56,7 +56,7 @@ TEST(ChunkedLoss, LogitsThatOthersReadStay) {
   EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }
 
-// 16-bit logits are cast to fp32 before the loss. The fused op keeps the type of the gradient of the weight.
+// 16-bit logits are cast to fp32 before the loss. The pass fuses this cast too, and the gradient of the weight has the same type as before.
 TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   std::string text = replaced(kClassifier, "%x: f32", "%x: bf16");
   text = replaced(text, "%w: f32", "%w: bf16");
@@ -69,8 +69,8 @@ TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
 }
 
-// If the classes are divided among ranks, the fused op computes in chunks of rows the sums that the ranks exchange. The gradient of x is a
-// sum over the ranks.
+// If ranks divide the classes, the pass replaces the matrix product and class_sums, whose sums the ranks exchange, by one op that works on
+// chunks of rows. The gradient of x is a sum over the ranks.
 TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
   std::string text = replaced(
       kClassifier,
@@ -93,8 +93,8 @@ TEST(ChunkedLoss, ComputesTheSumsOfDividedClassesInChunks) {
   find_tails(graph);
 }
 
-// The fused op and its backward op accept the buffers in which gradients accumulate, and printing the graph and parsing the text gives the
-// same graph.
+// The fused backward op can add gradients to the buffers that accumulate them over micro-batches. In addition, the graph must not change
+// when it is printed and parsed again.
 TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   Graph graph = after(kClassifier, 0);
   const std::vector<ValueId> wanted{graph.find("x"), graph.find("w"), graph.find("b")};

@@ -22,7 +22,7 @@ bool is_equal(const Op& a, const Op& b) {
 void merge_equal_ops(Graph& graph) {
   std::vector<ValueId> replacement(graph.values().size());
   for (size_t i = 0; i < replacement.size(); ++i) replacement[i] = ValueId{static_cast<uint32_t>(i)};
-  // The positions in `ops` of the ops that were kept. The key is the hash of the op.
+  // Maps the hash of each op that was kept to its position in `ops`, so that equal ops are found quickly.
   std::unordered_multimap<size_t, size_t> first;
   first.reserve(graph.ops().size());
   std::vector<Op> ops;

@@ -41,8 +41,8 @@ class ContextParallel {
   }
 
  private:
-  // For a value of the original graph: the value with all of its rows, and the value with only the rows of this rank. At least one of the
-  // two exists if the value has a row per token and an op produces it.
+  // Where a value of the original graph is in the new graph: `whole` has the rows of all ranks, and `rows` only those of this rank. If an
+  // op produces the value and it has a row per token, at least one of the two exists.
   struct TokenForms {
     ValueId whole = kNoValue;
     ValueId rows = kNoValue;
@@ -157,7 +157,7 @@ class ContextParallel {
     if (forms.rows != kNoValue) return forms.rows;
     Value& value = graph_.value(id);
     PLIMSOLL_CHECK(value.storage == Storage::kInput,
-                   "'{}' must be computed from the rows of this rank, but an op computes all of its rows",
+                   "this rank's rows of '{}' are needed, but the graph only computes the value for all ranks",
                    value.name);
     value.type.shape = value.type.shape.with_rows(kDimT.divided(ranks_));
     return forms.rows = id;
@@ -207,7 +207,7 @@ class ContextParallel {
 
   Graph& graph_;
   int64_t ranks_;
-  std::vector<TokenForms> forms_;  // one element per value of the original graph
+  std::vector<TokenForms> forms_;  // index: the number of a value of the original graph
   ValueId own_starts_ = kNoValue;
   std::vector<Op> ops_;
 };

@@ -65,7 +65,8 @@ TEST(ContextParallel, DividesTheRowsOfAllButAttention) {
 )");
 }
 
-// The gradient of each exchange_heads is the inverse exchange. Gradients of weights are sums over the ranks, which one op adds up.
+// Backward pass: the gradient of an exchange_heads is the exchange in the other direction. Each rank has one term of the gradients of all
+// weights, and a single op sums them over the ranks.
 TEST(ContextParallel, SumsTheGradientsOfWeights) {
   Graph graph = testing::after_pass(kTokenLayer, context_parallel_pass(2));
   add_backward(graph, graph.newest(graph.find("loss")),
@@ -82,8 +83,8 @@ TEST(ContextParallel, SumsTheGradientsOfWeights) {
     EXPECT_NE(printed.find(line), std::string::npos) << line << "\n" << printed;
 }
 
-// The row that a classifier reads may be on any rank, so every rank reads it from gathered rows and computes the same gradients of the
-// classifier, which are not summed.
+// The token that a classifier reads may belong to any rank. Therefore all ranks gather the rows, read the token from them, and compute the
+// same gradients of the classifier's weights, which are not summed over the ranks.
 TEST(ContextParallel, ReadsTheRowOfAClassifierFromGatheredRows) {
   std::string text = testing::replaced(kTokenLayer, "%labels: i32[T]", "%labels: i32[B]");
   text = testing::replaced(text, "  %logits: f32[T,3] !output = matmul(%s,",

@@ -69,7 +69,7 @@ class DelayGradients {
   }
 
  private:
-  // An op that may be delayed, with the ops of the backward pass that depend on it.
+  // An op that may be delayed: its estimated time, and the positions of the op and of all ops of the backward pass that depend on it.
   struct Candidate {
     double ms = 0;
     std::vector<uint32_t> dependent;
@@ -93,8 +93,8 @@ class DelayGradients {
     }
   }
 
-  // Returns the time of the exchanges that come after the last op that cannot be delayed. Exchanges that depend on a candidate, which is an
-  // op that may be delayed, are not counted.
+  // Returns the time of the exchanges after the last op that cannot be delayed. Exchanges of gradients that may themselves be delayed are
+  // not counted.
   double end_exchanges_ms() {
     double ms = 0;
     for (uint32_t i = end_of_work_; i < ops_.size(); ++i) {
@@ -170,7 +170,7 @@ class DelayGradients {
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
   uint32_t end_of_work_ = 0;  // the last op that cannot be delayed
-  // the last exchange that depends on no op that may be delayed; delayed ops run after it has begun
+  // Position of the last exchange of gradients that does not depend on ops that may be delayed. Delayed ops run after it has begun.
   uint32_t last_covered_ = 0;
   std::vector<bool> is_delayed_;
 };

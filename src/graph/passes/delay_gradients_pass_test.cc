@@ -50,8 +50,8 @@ TEST(DelayGradients, AGradientIsComputedDuringTheLastExchange) {
   EXPECT_EQ(after(graph, 0), graph) << "an exchange that takes no time";
 }
 
-// Ops are delayed until their time is 1.5 times that of the exchange of the table's gradient. An exchange of 1.2 ms delays two ops of 1 ms,
-// and one of 1.6 ms delays three.
+// Ops are delayed until they take at least 1.5 times as long as the exchange of the table's gradient. An exchange of 1.2 ms thus delays two
+// ops of 1 ms (2 >= 1.8), and one of 1.6 ms delays three (3 >= 2.4).
 TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
   const auto gradient = [](const std::string& name) {
     return "  %d_" + name + ": f32[4,4] !gradient = matmul(%x, %x, _, _, _) {ta=1, tb=0}\n  %d_" + name +
@@ -64,7 +64,7 @@ TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
             kInputs + kGradientOfTable + u + v + kGradientOfWeight + kNorm);
 }
 
-// The gradient of the bias takes longer than its exchange, so that it is delayed too, and the exchange of the table begins first.
+// Computing the gradient of the bias takes longer than exchanging it, so it is delayed too: until the exchange of the table has begun.
 TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
   const std::string dx = "  %dx: f32[B,4] = matmul(%dy, %w, _, _, _) {ta=0, tb=0}\n";
   const std::string table =
@@ -77,8 +77,8 @@ TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
             kInputs + dx + table + kGradientOfWeight + bias + kNorm);
 }
 
-// Delaying one gradient is enough to cover the exchange of the table, but one op exchanges it together with another gradient, which is
-// delayed too.
+// Computing %d_u takes 4 ms, so delaying it is enough to cover the exchange of the table's gradient. But one all_reduce sums %d_u and %d_w
+// together, so %d_w is delayed too.
 TEST(DelayGradients, GradientsOfOneBucketStayTogether) {
   const std::string graph =
       kInputs + kGradientOfTable +
@@ -90,7 +90,7 @@ TEST(DelayGradients, GradientsOfOneBucketStayTogether) {
   EXPECT_EQ(after(graph, 1.2, 4), graph);
 }
 
-// The last exchange cannot begin before the gradients that it exchanges are complete.
+// One all_reduce sums the last gradients. Delaying an op that computes one of them would delay this exchange, so nothing is delayed.
 TEST(DelayGradients, GradientsOfTheLastExchangeAreNotDelayed) {
   const std::string graph =
       kInputs +
@@ -103,7 +103,8 @@ TEST(DelayGradients, GradientsOfTheLastExchangeAreNotDelayed) {
   EXPECT_EQ(after(graph, 5), graph);
 }
 
-// Delaying the op would keep its operand `wide` live at the same time as `later`, which is as large, so nothing is delayed.
+// Delaying the op that reads %wide would keep %wide live while %later, which is as large, is live too. The peak would rise, so nothing is
+// delayed.
 TEST(DelayGradients, ThePeakDoesNotRise) {
   const std::string graph =
       "graph g {\n"

@@ -86,8 +86,9 @@ void append_norm_of_ranks(Graph& graph, const Op& norm, int64_t ranks, MeshAxis 
   own.outputs[GlobalNormOp::kNorm] = number_like(norm.outputs[GlobalNormOp::kNorm]);
   own.outputs[GlobalNormOp::kFinite] = number_like(norm.outputs[GlobalNormOp::kFinite]);
   const ValueId number = own.outputs[GlobalNormOp::kNorm];
-  // Declares the norms of the ranks as a vector that the tensor-parallel group divides, with one element per rank. The next norm op then
-  // reads the element of its rank. Otherwise it would divide the single number among the ranks, and only one rank would read it.
+  // If the ranks are those of a tensor-parallel group, declares the norms as a vector with one element per rank, so that the next norm op
+  // reads the element of its rank. For an undivided value, it would instead assign each element to one rank, and only one rank would read
+  // the single number.
   if (axis == MeshAxis::kTensor)
     graph.value(number).split = TensorSplit{.ranks = ranks, .parts = {ranks}, .whole = Shape{ranks}};
   Op all = norm;

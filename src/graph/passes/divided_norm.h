@@ -19,8 +19,8 @@ namespace plimsoll {
 void append_divided_norm(Graph& graph, const Op& norm, const RankSlices& slices, MeshAxis axis,
                          std::vector<Op>& ops);
 
-// Replaces the norm of the gradients that this rank stores, or that its data-parallel group stores, by the norm over all ranks along
-// another axis of the mesh, each of which stores other gradients or other parts of them:
+// Requires a norm op that covers only the gradients that this rank, or its data-parallel group, stores. Replaces its result by the norm
+// over all ranks along another axis of the mesh, which store other gradients or other parts of them:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  own, _, bad = norm(g..); norms = norm(own) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)

@@ -118,7 +118,8 @@ class DivideVocabulary {
     });
   }
 
-  // Replaces a loss by three ops: class_sums of the logits of each rank, the exchange of these sums, and the loss computed from them.
+  // Replaces a loss by three ops: one that computes sums over the classes of this rank (class_sums), one that adds up the sums of all
+  // ranks, and one that computes the loss from the result.
   void replace_loss(const LanguageHead& head, int64_t vocabulary) {
     const Op loss = rewriter_.op(head.loss);
     const ValueId logits = rewriter_.op(head.log_softmax.value_or(head.loss)).inputs[ClassLossOp::kLogits];

@@ -96,8 +96,8 @@ class Fp8Products {
   // Returns the number of output columns of the layer, given its weight or the gradient of its weight.
   int64_t columns_of(ValueId weight) const { return graph_.value(weight).type.shape[0].offset; }
 
-  // Returns which of the three products of a selected layer the op is. A backward op has the module of its forward op, which identifies the
-  // layer. An adapter in the same module may read the same x, so the number of columns must match too.
+  // Returns which of the three matrix products of a selected layer the op computes, or kOther. A backward op has the module of its forward
+  // op, which identifies the layer. An adapter in the same module may read the same x, so the number of columns must match too.
   Product product_of(const Op& op) const {
     if (op.def != &matmul_op()) return Product::kOther;
     const bool ta = op.attributes.integer("ta") != 0, tb = op.attributes.integer("tb") != 0;

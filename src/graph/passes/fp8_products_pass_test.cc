@@ -30,8 +30,8 @@ const std::string kLayers = R"(graph g {
 }
 )";
 
-// Parses a graph and appends a backward pass that computes the gradients of these weights. The backward pass starts at the value %d, whose
-// gradient is the input %d_d.
+// Parses a graph and appends a backward pass that computes the gradients of the weights with these names. It starts from the gradient of
+// the value %d, which is the input %d_d.
 Graph differentiated(const std::string& text, const std::vector<std::string>& weights,
                      bool accumulate = false) {
   Graph graph = graph_of(text);

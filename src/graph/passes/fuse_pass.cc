@@ -71,8 +71,8 @@ class Fuse {
   }
 
   // Fuses an optional bias_add, an optional dropout, an optional addition of a residual, normalize and scale_shift into
-  // bias_dropout_residual_norm. Later ops read the sum if the layer normalizes its input (pre-norm): then the sum is an output, and the
-  // fused op belongs to the block of the sum, so that one value still passes from each block to the next.
+  // bias_dropout_residual_norm. If later ops also read the sum with the residual (pre-norm), the sum is an output of the fused op. The
+  // fused op then gets the module of the addition, so that one value still passes from each block to the next.
   void fuse_norm(uint32_t at) {
     if (!rewriter_.is(at, scale_shift_op())) return;
     const auto normalize =
@@ -124,8 +124,8 @@ class Fuse {
     rewriter_.replace(at, std::move(fused));
   }
 
-  // Fuses add and rms_norm into an rms_norm with a residual, if later ops read the sum (pre-norm). As in fuse_norm(), the fused op belongs
-  // to the block of the sum.
+  // Fuses add and rms_norm into an rms_norm with a residual, if later ops also read the sum (pre-norm). As in fuse_norm(), the fused op
+  // gets the module of the addition.
   void fuse_rms_norm(uint32_t at) {
     if (!rewriter_.is(at, rms_norm_op())) return;
     const Op& norm = rewriter_.op(at);

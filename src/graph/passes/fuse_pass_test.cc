@@ -87,7 +87,7 @@ TEST(Fuse, BiasDropoutResidualAndNorm) {
                               "}\n");
 }
 
-// Either operand of the addition before a norm may be the residual.
+// The residual of an addition before a norm may be the first or the second operand: the pass takes the one that no dropout produces.
 TEST(Fuse, TheResidualIsTheOperandWithoutDropout) {
   EXPECT_EQ(after(replaced(kNorm, "add(%r, %d)", "add(%d, %r)")), after(kNorm));
 }
@@ -127,7 +127,8 @@ TEST(Fuse, ASumThatLaterOpsReadIsAnOutputOfTheNorm) {
                                  "}\n");
 }
 
-// The fused op is inserted at the position of the norm. If an earlier op reads the sum before the norm, the addition is not fused.
+// The fused op, which also outputs the sum, is inserted at the position of the norm. An op before the norm that reads the sum would come
+// too early, so the addition is then not fused.
 TEST(Fuse, ASumThatAnEarlierOpReadsIsNotFused) {
   const std::string text =
       after(replaced(kPreNorm, "  %n: f32", "  %early: f32[T,4] !output = tanh(%sum)\n  %n: f32"));

@@ -20,7 +20,8 @@
 namespace plimsoll {
 namespace {
 
-// Adjacent ops of one block of the model, the divided weights that they read, and the gathered value of each weight.
+// Adjacent ops of one block of the model; the divided weights that they read; and, for each of these weights, the value that contains it
+// gathered.
 struct Readers {
   std::string_view block;
   // The position of the first op of the block that reads a weight which is divided among ranks.
@@ -38,7 +39,7 @@ class GatherWeights {
     const std::vector<Op> old_ops = graph_.ops();
     find_readers_of_weights(old_ops);
     std::vector<Op> ops;
-    // The next block that the loop reaches: its first op that reads a divided weight is at position i or later.
+    // The first block of which the loop below has not yet reached an op that reads a divided weight.
     auto begins = blocks_.begin();
     size_t next_gather = 0;
     for (uint32_t i = 0; i < old_ops.size(); ++i) {

@@ -103,7 +103,7 @@ TEST(GatherWeights, KeepsWeightsForTheBackwardPass) {
       << text;
 }
 
-// A program that updates nothing (evaluation) divides its weights in the same way as the training program.
+// An evaluation program, which updates no weights, divides the same weights among the ranks as the training program.
 TEST(GatherWeights, DividesTheWeightsOfOtherPrograms) {
   const std::string text = after(R"(graph g {
   input %x: f32[T,4]

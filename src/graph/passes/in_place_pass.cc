@@ -13,7 +13,8 @@ bool same_bytes(const Value& a, const Value& b) {
 }
 
 void share_bytes(Graph& graph) {
-  // For each buffer, the position of the last op that reads or writes it. The index is the oldest value in the buffer (root_of).
+  // last[v] is the position of the last op that reads or writes the buffer of value v, where v is the oldest value in that buffer
+  // (root_of).
   std::vector<uint32_t> last(graph.values().size(), 0);
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     for (ValueId id : graph.ops()[i].inputs) {

@@ -21,7 +21,8 @@ constexpr const char* kChain =
     "  %y: f32[T,4] !output = tanh(%b)\n"
     "}\n";
 
-// The host owns inputs and outputs: no op overwrites their memory with another value, and they do not overwrite other values.
+// The host reads and writes the memory of program inputs and outputs. No op overwrites it with another value, and outputs do not overwrite
+// other values.
 TEST(InPlace, AnOutputTakesTheBytesOfAnOperandThatDies) {
   EXPECT_EQ(after(kChain), replaced(unchanged(kChain), "%b: f32[T,4] = relu", "%b: f32[T,4] into %a = relu"));
 }

@@ -7,8 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// Runs on a forward graph that is not differentiated. The fused op is placed just before the norm, because the residual may be computed
-// after the matrix product.
+// Runs on a forward graph that is not differentiated. The fused op is placed just before the norm that added the residual, because the
+// residual may be computed after the matrix product.
 void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
   using Norm = BiasDropoutResidualNormOp;
   Rewriter rewriter(graph);

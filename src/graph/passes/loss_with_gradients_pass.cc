@@ -37,7 +37,7 @@ class LossWithGradients {
   using Bwd = LinearCrossEntropyBwdOp;
   using Grad = LinearCrossEntropyGradOp;
 
-  // Returns the position of the op with this definition whose first inputs are the inputs of `loss`.
+  // Returns the position of the op with the definition `def` that computes a gradient of `loss`: its first inputs are those of `loss`.
   std::optional<uint32_t> find_gradient(const Op& loss, const OpSchema& def) const {
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (!rewriter_.is(i, def)) continue;
@@ -54,15 +54,15 @@ class LossWithGradients {
     return into_w == kNoValue && shape[0].at(bucket_) < shape[1].at(bucket_);
   }
 
-  // Returns this output of the op at position `op`, or a new value of this type if `op` is empty.
+  // Returns output number `output` of the op at position `op`. If `op` is empty, returns a new value of this type, which no op reads.
   ValueId output_or_new(const std::optional<uint32_t>& op, int output, const ValueType& type) {
     if (op) return rewriter_.op(*op).outputs[static_cast<size_t>(output)];
     return graph_.add_value(graph_.unique_name("unread"), type, Storage::kTransient);
   }
 
-  // Ensures that the gradient of the loss exists before the loss op at position `at`. If no op produces the gradient, it is an input and
-  // exists already. If a `fill` op produces it, the op is moved before `at`, and takes its type from the denominator instead of from the
-  // loss. Returns false for all other producers.
+  // The fused op reads d_loss, so this value must exist before the loss op at position `at`. If d_loss is an input, it exists already. If a
+  // `fill` op produces it, the op is moved before `at`, and takes its type from the denominator instead of from the loss. For any other
+  // producer, returns false.
   bool bring_forward(uint32_t at, ValueId d_loss) {
     if (graph_.value(d_loss).producer == kNoOp) return true;
     const auto producer = static_cast<uint32_t>(graph_.value(d_loss).producer);

@@ -21,7 +21,8 @@ constexpr const char* kClassifier =
     "smoothing=0.1}\n"
     "}\n";
 
-// Parses a graph and appends a backward pass for these values. With `accumulate` the gradients are added to persistent buffers.
+// Parses a graph and appends a backward pass that computes the gradients of the values named in `wanted`. With `accumulate` the gradients
+// are added to persistent buffers.
 Graph differentiated(const std::vector<std::string>& wanted, const std::string& text = kClassifier,
                      bool accumulate = false) {
   Graph graph = parse_graph(text, find_op);
@@ -96,7 +97,7 @@ TEST(LossWithGradients, OneOpComputesTheGradientsOfDividedClasses) {
   EXPECT_FALSE(contains(text, "linear_class_sums_grad(")) << text;
   const std::string added = after(differentiated({"x", "w", "b"}, divided, true));
   EXPECT_TRUE(contains(added, "%gradient/d_w, %gradient/d_b, %accumulate)")) << added;
-  // Without a gradient of x, only one backward op computes logits, so the ops are not fused.
+  // If no gradient of x is needed, only one backward op computes the logits, so fusing would save nothing.
   EXPECT_TRUE(contains(after(differentiated({"w", "b"}, divided)), "linear_class_sums_grad("));
 }
 

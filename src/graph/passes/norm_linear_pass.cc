@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The operands and outputs of the fused op that come from the norm.
+// The values that the fused op takes over from the norm: its inputs (x to beta) and its outputs (y and the sum with the residual).
 struct NormPart {
   ValueId x = kNoValue, residual = kNoValue, norm_bias = kNoValue, gain = kNoValue, beta = kNoValue;
   ValueId y = kNoValue, sum = kNoValue;
@@ -61,7 +61,7 @@ std::optional<NormPart> read_layer_norm(const Rewriter& rewriter, const Op& op) 
   return part;
 }
 
-// A norm whose output y is read only by one op, and the position of the norm.
+// The position and the operands of a norm whose output y only one op reads.
 struct FoundNorm {
   uint32_t at = 0;
   NormPart part;
@@ -90,8 +90,8 @@ class Fusion {
       : graph_(graph), has_kernel_(has_kernel), rewriter_(graph) {}
 
   void run() && {
-    // Fuses matrix products with an activation first and the other matrix products afterwards. Otherwise a product would be fused without
-    // the activation that follows it.
+    // First fuses the matrix products that an activation follows, together with the activation, and then all other products. In the order
+    // of the ops, a product would be fused before the loop reaches its activation, which would then remain a separate op.
     for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
       if (rewriter_.is(i, bias_gelu_op())) {
         const ValueId h = rewriter_.op(i).inputs[BiasGeluOp::kH];

@@ -2,11 +2,11 @@
 // produced, and back before their first reader in the backward pass:
 //
 //   forward   ... x_k | out k, ops that read x_k, ... x_k+1 | out k+1 ...
-//   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
+//   backward  ... in j+1, the first reader of x_j | in j+2, the first reader of x_j+1 | ...
 //
-// `out k` copies x_k to the host and `in k` copies it back; both run at the same time as the ops after them. If the free memory is not
-// known, at most two values wait for their copy to the host, each copy back starts two readers of saved values before the reader of its own
-// value, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and copies
+// `out k` copies x_k to the host and `in j` copies x_j back; both run at the same time as the ops after them. If the free memory is not
+// known, at most two values wait for their copy to the host, the copy of x_j back to the device starts when the backward pass has read
+// x_j-2, and the values that the backward pass reads first stay on the device. If the free memory is known, more values stay, and copies
 // have as much time as memory allows: saved_transfers.h. With this pass a buffer on the device is live only during two parts of the
 // interval in which it would be live without the pass, so the pass never raises the peak.
 #include <algorithm>
@@ -82,7 +82,7 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Decides when each value in moved_ is copied to the host and back, and removes the values that stay on the device from moved_.
+  // Decides for each saved value when it is copied to the host and back, or that it stays on the device. Removes the latter from moved_.
   void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);

@@ -1,4 +1,5 @@
-// Tests when copies end, and the two passes that insert copies, with graphs as text.
+// Tests of the two passes that insert copies between device and host or disk, and of the ops at which these copies must have ended. Graphs
+// are given as text.
 #include "graph/analysis/analysis.h"
 
 #include <fmt/format.h>
@@ -67,7 +68,8 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
   EXPECT_EQ(print_graph(graph_of(print_graph(graph))), print_graph(graph));
 }
 
-// %c stays on the device because it fits between the forward and the backward pass; the copies of %b use the remaining memory.
+// The memory limit lets %c stay on the device between the forward and the backward pass. %b is copied to the host, and the remaining memory
+// gives its copies more time.
 TEST(OffloadActivations, ValuesStayIfTheyFit) {
   Graph graph = graph_of(kSaved);
   const Bucket bucket{.tokens = 8, .sequences = 1, .longest = 8};
@@ -189,8 +191,8 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// The states of an update are read from the disk while the previous update runs, and this read need not wait for the copy of the states of
-// the update before the previous one back to the disk.
+// While an update runs, the states of the next update are read from the disk and those of the previous update are written to it. No read
+// waits for a write, so that the states of three updates are on the device at a time.
 TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   Graph graph = graph_of(kUpdates);
   offload_states_pass({}, Space::kDisk).run(graph);
@@ -210,8 +212,8 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // In this program no read from the disk needs the memory of states that are being written to the disk: only a fourth update would need
-  // the memory of the first one.
+  // No read from the disk waits for a write, because the program has only three updates. The states of a fourth update would need the
+  // memory of the first update's states.
   for (const QueuedOp& queued : find_queued_ops(graph)) {
     const bool writes = graph.value(graph.ops()[queued.op].outputs[0]).space == Space::kDisk;
     EXPECT_EQ(queued.queue, writes ? Queue::kToHost : Queue::kToDevice);
@@ -219,7 +221,8 @@ TEST(OffloadStates, OneUpdateAheadAndThreeAtATimeOnADisk) {
   }
 }
 
-// Returns the bytes of the states that the pass moves to the host, for a graph with a state of 16 bytes and a state of `elements` elements.
+// Builds a graph with one state of 16 bytes and one state of `elements` elements, and returns the sizes in bytes of those that the pass
+// moves to the host.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   const Graph graph = graph_of(fmt::format(R"(graph updates {{
   input %lr: f64[1]
@@ -301,7 +304,8 @@ constexpr const char* kLargeUpdate = R"(graph large {
 }
 )";
 
-// The third slice is copied to the device while the second is updated and the first is copied back to its rows of the host's value.
+// While the second slice of the state is updated, the third slice is copied to the device and the first slice back to the host, where it
+// overwrites its own rows of the state.
 TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kAll).run(graph);
@@ -325,7 +329,7 @@ TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   const std::vector<QueuedOp> copies = find_queued_ops(graph);
   ASSERT_EQ(copies.size(), 6u);
   EXPECT_EQ(copies[2].end, 5u);
-  // The copy need not end before %m.stored.1 is written, because the write changes other elements than those that the copy reads.
+  // This copy to the device may still run when %m.stored.1 is written to the host, because that write changes other elements of the state.
   EXPECT_EQ(copies[3].op, 5u);
   EXPECT_EQ(copies[3].end, 8u);
 }
@@ -376,8 +380,8 @@ TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// With kOfLookedUpTables the update is not cut into slices, because the gradient is not computed from an embedding lookup. With kAll it is
-// not cut either, because the parameter has no more elements than the limit of 24.
+// Two cases in which an update is not cut into slices: kOfLookedUpTables, because no embedding lookup produces the gradient, and kAll,
+// because the parameter has no more elements than the limit of 24.
 TEST(SliceUpdates, LeavesUpdatesOfWholeParameters) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kOfLookedUpTables).run(graph);

@@ -31,16 +31,16 @@
 namespace plimsoll {
 namespace {
 
-// An update, and its operands that are stored in host memory or on a disk.
+// An update of the program, and the values that it updates and that are stored in host memory or on a disk.
 struct Moved {
   uint32_t op = 0;
-  // These operands in host memory or on the disk, in the version before the first update of the step.
+  // The values in host memory or on the disk, as they are before the first update of the step.
   std::vector<ValueId> kept = {};
-  std::vector<ValueId> staged = {};   // the copies on the device of the values in `kept`
-  std::vector<ValueId> updated = {};  // the values in `staged` after the update
-  std::vector<ValueId> stored = {};   // the values in `kept` after the copy back
-  // Persistent device buffers that keep the states between two runs. Other values are newer versions of them and use the same memory: the
-  // results of the update if the states are prefetched, and otherwise the copies in `staged`.
+  std::vector<ValueId> staged = {};   // the copies of the values in `kept` on the device
+  std::vector<ValueId> updated = {};  // on the device: the new versions that the update produces
+  std::vector<ValueId> stored = {};   // in host memory or on the disk: the new versions after the copy back
+  // Device buffers that exist from one run to the next, for an update whose states stay on the device between two runs. The results of the
+  // update are stored in them if the states are prefetched, and otherwise the copies in `staged`.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };
@@ -115,8 +115,8 @@ ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   return type;
 }
 
-// Returns true if all ops between two updates are updates, or compute some rows of a gradient for an update. Otherwise, states that are
-// copied early for the second update would need memory in addition to the operands of the other ops.
+// Returns true if both updates are in the same segment and all ops between them are updates, or compute some rows of a gradient for an
+// update. Any other op would need memory for its operands, in addition to states that are copied early for the second update.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {
@@ -232,7 +232,7 @@ class OffloadStates {
     return copy;
   }
 
-  // Returns the version of a value on the host or disk after the copies so far.
+  // Returns the current version of a value in host memory or on the disk, as of the copies that have been emitted until now.
   ValueId newest(ValueId kept) const {
     const auto it = newest_.find(kept);
     return it != newest_.end() ? it->second : kept;
@@ -274,7 +274,7 @@ class OffloadStates {
     return transfers_as_early_as_possible(in_numbers_, segments, room_);
   }
 
-  // Makes ops of the forward pass wait for copies of states to the host, because these ops need the memory of the states.
+  // Marks ops of the forward pass that reuse the memory of states: each must wait until a number of copies to the host has ended.
   void wait_for_released(std::span<const Release> releases) {
     for (const Release& release : releases) {
       graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));
@@ -292,7 +292,7 @@ class OffloadStates {
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
     size_t next = 0;               // index in updates_ of the next update in the order of the ops
-    auto next_in = order.begin();  // the update whose states are copied to the device next
+    auto next_in = order.begin();  // the update whose states are the next to be copied to the device
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; next_in != order.end() && traffic.transfers[*next_in].before == i; ++next_in) {
         ops.push_back(copy_in(*next_in, traffic.transfers));
@@ -311,7 +311,7 @@ class OffloadStates {
   Space place_;
   std::vector<Moved> updates_;
   std::vector<MovedUpdate> in_numbers_;
-  // The current version in host memory or on the disk of each value in Moved::kept.
+  // Maps each value in Moved::kept to its current version in host memory or on the disk.
   std::map<ValueId, ValueId> newest_;
 };
 

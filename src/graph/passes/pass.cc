@@ -58,7 +58,7 @@ std::vector<PassInfo> list_passes() {
   return infos;
 }
 
-// Returns the position in the list of passes, or the number of passes if the pass is not listed.
+// Returns the position of the pass in all_passes(), or the number of passes if no pass has this name.
 size_t place_of(std::string_view name) {
   const std::vector<PassInfo>& passes = all_passes();
   return static_cast<size_t>(std::ranges::find(passes, name, &PassInfo::name) - passes.begin());

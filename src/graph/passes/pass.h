@@ -25,15 +25,15 @@ namespace plimsoll {
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
   kCheap,  // values that are cheap to compute are computed again: GELU, scale and shift, dropout, biases
-  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm at its end
+  kFull    // a block keeps only the values that the next block reads, and the statistics of its last norm
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // The policy does not apply to the blocks (graph/analysis/analysis.h) in this map. It contains the names of the forward values that each
-  // of them keeps. The values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
+  // For each block (graph/analysis/analysis.h) to which the policy does not apply: the names of the forward values that it keeps. The
+  // values that a block passes to the next are always kept; all others that the backward pass reads are recomputed.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };
@@ -46,8 +46,8 @@ struct Pass {
   std::string_view name;
   Numerics numerics = Numerics::kPreserving;
   std::string_view help;
-  // The argument that requires this pass, for a pass that cannot be skipped because the run could not be executed
-  // without it; "" for all other passes.
+  // Set if a run needs this pass and it can therefore not be skipped:
+  // the argument of the run that requires it. "" for all other passes.
   std::string_view needed_for = {};
   std::function<void(Graph&)> run;
 };
@@ -56,8 +56,8 @@ struct Pass {
 inline constexpr std::string_view kStopAfterNone = "none";
 
 // Determines when the graph of a program is verified: after each pass, so that an error names the pass that broke an invariant; only after
-// the last pass; or not at all, for a plan whose sizes are only shown as an example. The graph of every plan that may run is verified.
-// Verification after each pass takes a fifth of the time of planning.
+// the last pass; or not at all, for a plan that is only shown and never executed. Verification after each pass takes a fifth of the time of
+// planning.
 enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {
@@ -147,8 +147,8 @@ struct PipelineDivision {
 };
 // pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
-// pipeline_chunks_pass.cc: orders the ops by the chunk of layers that they belong to, and records the chunk in an attribute (chunk_of()).
-// Requires: every op of the forward and of the backward pass belongs to one chunk.
+// pipeline_chunks_pass.cc: puts the ops of each chunk of layers together, and records in an attribute of each op the chunk to which it
+// belongs (chunk_of()). Requires: every op of the forward and of the backward pass belongs to one chunk.
 Pass pipeline_chunks_pass();
 // Returns the names of the model's blocks (graph/analysis/analysis.h) in the order of the ops.
 std::vector<std::string> blocks_of(const Graph& graph);

@@ -1,5 +1,6 @@
-// Divides the forward and the backward pass of a pipeline stage into one forward and one backward pass per chunk of layers. The chunks of a
-// stage share no transient value. So all ops that are connected through values with a send or receive of a chunk belong to that chunk:
+// Divides the forward and the backward pass of a pipeline stage into one forward and one backward pass per chunk of layers. No value is
+// used by two chunks of a stage. Ops that share a value therefore belong to the same chunk, which the attributes of the send and receive
+// ops state:
 //
 //   receive {chunk=0}; layer_1; send {chunk=0}; receive {chunk=1}; layer_3; send {chunk=1}
 //
@@ -93,7 +94,7 @@ class ChunkOrder {
 
   Graph& graph_;
   std::vector<size_t> parents_;
-  // The chunk of each set of connected values, at the index of the value that represents the set.
+  // chunks_[v] is the chunk of all values that are connected with v, if v is the value that represents them in the union-find structure.
   std::vector<int64_t> chunks_;
 };
 

@@ -29,7 +29,7 @@ size_t number_of_block(std::string_view block, std::vector<std::string>& blocks)
   return number;
 }
 
-// The stage of each op of a forward graph: kEveryStage for one that depends on inputs alone.
+// Returns the pipeline stage of each op of a forward graph, or kEveryStage for an op that depends only on inputs of the program.
 std::vector<int64_t> stages_of_ops(const Graph& graph, const std::vector<int64_t>& first_blocks) {
   std::vector<bool> is_of_inputs(graph.values().size(), false);
   for (size_t i = 0; i < graph.values().size(); ++i)
@@ -119,7 +119,7 @@ class StageCut {
   }
   int64_t chunk() const { return stage_ / division_.num_stages(); }
 
-  // Marks the ops of this stage, and the ops of kEveryStage on which they depend.
+  // Marks the ops that this stage keeps: its own ops, and those ops of kEveryStage whose results they need.
   void find_kept() {
     is_kept_.assign(graph_.ops().size(), false);
     std::vector<bool> is_needed(graph_.values().size(), false);
@@ -198,7 +198,7 @@ class StageCut {
   }
 
   const Graph& graph_;
-  // Number of the chunk of layers in the model; equal to the stage if each stage has one chunk.
+  // The chunk of layers that is being built, counted in the whole model. With one chunk per stage this is the number of the stage.
   int64_t stage_;
   const PipelineDivision& division_;
   std::vector<int64_t> op_stages_;

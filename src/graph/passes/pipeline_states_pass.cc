@@ -1,7 +1,7 @@
 // Runs after gradients and updates have been added to a graph that the pass pipeline_stage has divided. A weight that the first and the
 // last stage of a pipeline read, such as a word table that is also the head, is stored by both stages. They sum its gradient before the
-// update, so that both make the same update. The norm of all gradients must be the norm of the whole model: each stage computes the norm of
-// its own gradients, the last stage without the gradients of shared weights, and the stages exchange these numbers:
+// update, so that both make the same update. The norm of all gradients must cover the whole model: each stage computes the norm of its own
+// gradients (the last stage omits those of shared weights, which the first stage counts), and the stages exchange and combine their norms:
 //
 //   norm, finite, bad = norm(g.., loss)  ->  of_stage, _, bad = norm(g..); norms = norm(of_stage) {ranks}; all_gather(norms);
 //                                            norm, finite = norm(norms, loss)

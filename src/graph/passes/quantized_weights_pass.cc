@@ -29,9 +29,9 @@ struct Arrays {
   int64_t parts = 1;
 };
 
-// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) that belongs to a weight which they
-// divide. The array is divided like the weight if no number describes elements of two ranks. Otherwise the function returns nothing, and
-// every rank stores the complete array: for example the scales of rows if the ranks divide the columns.
+// Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) of a weight that they divide. The
+// array is divided in the same way as the weight, if each number belongs to elements of one rank only. Otherwise every rank stores the
+// complete array and the function returns nothing. An example are the scales of rows if the ranks divide the columns.
 std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t count, int64_t units) {
   const int64_t elements_per_number = weight.whole_elements() / count;
   TensorSplit split{.ranks = weight.ranks, .parts = weight.parts, .whole = Shape{count}};
@@ -43,7 +43,8 @@ std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t cou
   return is_flat ? std::optional(split) : std::nullopt;
 }
 
-// Stores the codes under the name of a weight that the ranks divide, and adds its scales.
+// Replaces a weight that the ranks divide by its codes, which get the name of the weight, and by its scales. The ranks divide the codes,
+// and also the scales if no scale belongs to two ranks.
 Arrays make_divided_arrays(Graph& graph, ValueId id, const QuantizedWeight& weight) {
   const Value whole = graph.value(id);
   const auto codes = split_of_array(*whole.split, weight.num_codes, weight.parts);

@@ -58,7 +58,7 @@ class Recompute {
     return true;
   }
 
-  // For an op at the end of a block, marks the outputs that other blocks read. They are kept, so the other outputs of the op can be
+  // The op is the last one of a block. Marks those of its outputs that other blocks read: they are kept, so that its other outputs can be
   // recomputed from them.
   void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
@@ -191,8 +191,8 @@ class Recompute {
     return emit_again(op, ValueIds{named_after}, ops);
   }
 
-  // Appends `op`, after the ops that produce its inputs. Output i gets the name of named_after[i]. Outputs after the end of this list get
-  // the name of its last value.
+  // Appends `op` to `ops`, after ops that produce its inputs if necessary. Output i is named after the value named_after[i], or after the
+  // last value of this list if it is shorter.
   ValueIds emit_again(Op op, const ValueIds& named_after, std::vector<Op>& ops) {
     for (ValueId& input : op.inputs) input = replacement(input, ops);
     graph_.set_current_module(op.module);
@@ -212,7 +212,7 @@ class Recompute {
   std::vector<bool> from_forward_;                // true for each transient value of the forward pass
   std::vector<bool> runs_again_;                  // true for each forward op that runs again
   std::vector<bool> pinned_;
-  // outputs that are kept because other blocks read them; other outputs of the op may be recomputed from them
+  // outputs at the end of a block that are kept because other blocks read them; other outputs of the op may be recomputed from them
   std::vector<bool> stays_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;

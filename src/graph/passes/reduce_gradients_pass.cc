@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// States when a gradient is complete: when its op has run, or only after the last micro-batch of a step.
+// When a gradient is complete and can be summed over the ranks: after each micro-batch, or only after the last micro-batch of a step.
 enum class Complete : uint8_t { kInMicroBatch, kInStep };
 
 // The gradients that one collective operation sums over the ranks. They have one element type and are complete at the same time.
@@ -21,7 +21,8 @@ struct GradientBucket {
 
 class GradientReduction {
  public:
-  // `axis`: kData for all gradients, because the ranks read different batches; kTensor for those that each rank computed from its own rows.
+  // With kData, sums all gradients over the ranks that read different batches. With kTensor, sums those gradients that each rank of a
+  // tensor-parallel group computed from its own rows of the activations.
   GradientReduction(Graph& graph, int64_t num_ranks, int64_t bucket_bytes, MeshAxis axis)
       : graph_(graph), num_ranks_(num_ranks), bucket_bytes_(bucket_bytes), axis_(axis) {}
 
@@ -107,8 +108,8 @@ class GradientReduction {
     }
   }
 
-  // Sums the bucket (gradients that are summed by one operation) that contains this gradient over the ranks now, because the next op reads
-  // the sum. Does nothing if the gradient has been summed already.
+  // The next op reads the sum of this gradient over the ranks. Therefore sums the bucket with this gradient (the gradients that one
+  // operation sums) now, even if the bucket is still small. Does nothing if the gradient has been summed already.
   void reduce_before_reader(ValueId gradient) {
     const BucketKind kind = kind_of(gradient);
     if (kind.second == Complete::kInStep) return;

@@ -66,8 +66,8 @@ TEST(ReduceGradients, ALargeGradientIsSummedAlone) {
             "}\n");
 }
 
-// An update in the backward pass reads a gradient before enough gradients for one operation have been computed. The gradient must be summed
-// over the ranks nevertheless.
+// Gradients are summed over the ranks in groups, when a group has enough bytes. Here an op of the backward pass reads a gradient before its
+// group is large enough, so the group must be summed before this op.
 TEST(ReduceGradients, ABucketIsReducedBeforeItsFirstReader) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %x: f32[B,4]\n"

@@ -99,15 +99,15 @@ class GreedyOrder {
     return best;
   }
 
-  // The number of times that an op reads a buffer, and the bytes that become free when the buffer has been read for the last time.
+  // The reads of a buffer by one op: how often the op reads it, and the bytes that become free if these are the last reads of the buffer.
   struct Reads {
     size_t root = 0;
     uint32_t count = 0;
     int64_t bytes = 0;
   };
 
-  // The change of the live bytes when an op runs: `born_bytes` are allocated for its outputs, and buffers that it reads last are freed. The
-  // data is computed once per op, because every scheduling decision needs it.
+  // How an op changes the number of live bytes: `born_bytes` are allocated for its outputs, and the buffers that no later op reads are
+  // freed. Computed once per op, because every scheduling decision needs it.
   struct Effect {
     int64_t born_bytes = 0;
     uint32_t reads_begin = 0;  // the range of reads_ that belongs to the op
@@ -121,8 +121,8 @@ class GreedyOrder {
   void find_effects(const Bucket& bucket) {
     reads_left_.assign(graph_.values().size(), 0);
     effects_.reserve(graph_.ops().size());
-    // For the oldest version of each value: the position in reads_ of the entry for the last op that read it, plus 1, or 0 if no op has
-    // read it.
+    // The entry in reads_ of the op that read a buffer last: its position plus 1, or 0 if no op has read the buffer. The index is the
+    // oldest value in the buffer.
     std::vector<uint32_t> place(graph_.values().size(), 0);
     for (const Op& op : graph_.ops()) {
       Effect effect{.reads_begin = static_cast<uint32_t>(reads_.size())};
@@ -169,7 +169,7 @@ class GreedyOrder {
       held_;  // pairs of ops: the second one must also wait for the first one
   std::vector<Effect> effects_;
   std::vector<Reads> reads_;
-  // For the oldest version of each value: the number of reads by ops that have not run yet.
+  // For each buffer: how many reads the ops that have not run yet make. The index is the oldest value in the buffer.
   std::vector<uint32_t> reads_left_;
 };
 

@@ -32,8 +32,8 @@ TEST(Reorder, AWideValueIsDeadBeforeTheNextIsProduced) {
             kHead + first + narrow + second + other + sum);
 }
 
-// An op keeps this rank's slice of a sum over the ranks. Running it earlier would free memory, but the program would then wait for the
-// exchange of the sum, so the op is not moved.
+// The accumulate op reads the sum of %g over the ranks and keeps the slice of this rank. Running it earlier would free memory, but the
+// program would then wait for the all_reduce, so the op is not moved.
 TEST(Reorder, AnOpThatReadsASumDoesNotRunEarlier) {
   const std::string sum =
       "  %g: f32[400,4] = add(%w, %w)\n"

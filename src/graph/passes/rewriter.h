@@ -28,7 +28,7 @@ class Rewriter {
   // (and the op at `other_reader`, if given) reads the value.
   std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
                                         std::optional<uint32_t> other_reader = std::nullopt) const;
-  // Returns the same as find_producer(), but ops after position `last` may read the value as well.
+  // As find_producer(), but the value may have other readers besides the op at `reader`, if they are all behind position `last`.
   std::optional<uint32_t> find_shared_producer(uint32_t reader, uint32_t last, ValueId id,
                                                const OpSchema& def) const;
   // Returns true if no op reads the value, and neither does the host.
@@ -63,8 +63,8 @@ enum class ProductBias : uint8_t { kWithout, kWith };
 
 // Returns true for a matrix product of rows with a weight of the same type, with or without a bias.
 bool is_linear(const Graph& graph, const Op& op);
-// Returns the position of the matrix product of rows with a weight that produces `id`, if `id` has the type of the operands of the product
-// and only the op at `reader` reads it.
+// Returns the position of the matrix product of rows with a weight whose result is `id`, or nothing if there is none. The op at `reader`
+// must be the only one that reads `id`, and the result must have the type of the operands.
 std::optional<uint32_t> find_linear(const Rewriter& rewriter, uint32_t reader, ValueId id, ProductBias bias);
 
 // Returns true if the op is a norm that adds a residual to its input, without dropout in between, and whose sum no other

@@ -1,7 +1,7 @@
 // Sums the gradients of weights that the ranks of a tensor-parallel group computed from their own rows of the activations: gains and biases
-// of norms, and biases after the products of a layer (sequence_parallel_pass.cc). One op sums all of them before the update: after the
-// gradients of all micro-batches have been added up, or at the end of the backward pass if gradients are not accumulated or only their
-// slices are (shard_states_pass.cc). Every rank then makes the same update.
+// of norms, and biases that are added to the summed results of matrix products (sequence_parallel_pass.cc). One op sums all of them before
+// the update: after the last micro-batch of a step, or at the end of each backward pass if gradients are not accumulated or if each rank
+// accumulates only its slices (shard_states_pass.cc). Every rank then makes the same update.
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -16,14 +16,15 @@ bool is_part_of_rows(const Graph& graph, ValueId id) {
   const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
   int parts = 0, wholes = 0;
   for (const ValueId input : op.inputs) {
-    // A buffer to which gradients of micro-batches are added has no producer, and is skipped.
+    // The persistent buffer in which micro-batches are added up has no producer. It is skipped, because the gradients that are added to it
+    // decide.
     if (input == kNoValue || (is_sum && graph.value(input).producer == kNoOp)) continue;
     const bool part = is_sum ? is_part_of_rows(graph, input) : graph.value(input).type.shape.row_ranks() > 1;
     ++(part ? parts : wholes);
   }
   PLIMSOLL_CHECK(!is_sum || parts == 0 || wholes == 0,
-                 "the gradient '{}' is the sum of one that this rank computed from its own rows and one "
-                 "that it computed from all rows",
+                 "the gradient '{}' must not add up a gradient that this rank computed from its own rows and "
+                 "one that it computed from all rows",
                  graph.value(id).name);
   return parts > 0;
 }

@@ -1,13 +1,14 @@
-// Finds gradients that each rank computed from its own rows of the activations only, so that they must be summed. Pure; thread-safe.
+// Sequence-parallel ranks have different rows of the activations. Finds the gradients that each rank computed from its own rows only, which
+// must be summed over the ranks. Pure; thread-safe.
 #pragma once
 
 #include "graph/ir/graph.h"
 
 namespace plimsoll {
 
-// Returns true if ops of the backward pass computed a gradient from the rows of this rank only. Between those ops and the update there may
-// be sums over micro-batches and over ranks that read other batches. Errors: kInternal if such a sum adds a gradient computed from the rows
-// of this rank to one that was computed from all rows.
+// Returns true if this gradient of a weight was computed from the rows of this rank only. The function also looks through sums over
+// micro-batches and over ranks that read other batches. Errors: kInternal if such a sum has one term from the rows of this rank and another
+// term from all rows.
 bool is_part_of_rows(const Graph& graph, ValueId gradient);
 
 }  // namespace plimsoll

@@ -34,22 +34,22 @@ class SavedSchedule {
   }
 
  private:
-  // Returns the position before which the copy of value k to the host must have ended, if at most `ahead` values may wait for their copy at
-  // a time.
+  // Returns the position of the first op before which value k must have been copied to the host, if at most `ahead` values may wait for
+  // their copy at a time.
   uint32_t out_ends_before(size_t k, size_t ahead) const {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
-  // Returns the position before which the copy of a value back to the device starts. `number` is the position of the value in the order in
-  // which the backward pass reads saved values. The copy starts when the backward pass has read the value that is `ahead` positions earlier
-  // in this order.
+  // Returns the position of the op before which the copy of a value back to the device starts. `number` counts the saved values in the
+  // order in which the backward pass reads them. The copy starts after the backward pass has read value number - ahead, so that at most
+  // `ahead` values are back on the device before they are read.
   uint32_t in_starts_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
     return std::min(behind, values_[by_reader_[number]].first_reader);
   }
 
-  // Makes the schedule with the least memory, in which every value is copied.
+  // Starts with the schedule that needs the least memory: all values are copied, as late as possible.
   void copy_everything() {
     for (size_t k = 0; k < values_.size(); ++k) {
       transfers_[k].out_ends_before = out_ends_before(k, kLeastAhead);

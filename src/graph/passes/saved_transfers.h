@@ -13,7 +13,7 @@ namespace plimsoll {
 struct SavedValue {
   int64_t bytes = 0;
   uint32_t producer = 0;
-  // Last reader in the forward pass, or the producer if the forward pass does not read the value.
+  // The last op of the forward pass that reads the value, or the op that produces it if no op of the forward pass reads it.
   uint32_t last_reader = 0;
   uint32_t first_reader = 0;  // the first op after the forward pass that reads the value
 };
@@ -25,8 +25,8 @@ struct ActivationHeadroom {
   std::vector<int64_t> live_bytes = {};
   // The limit for live bytes on the device at any position, including values that are being copied.
   int64_t most_bytes = 0;
-  // The number of values that may be in transfer in one direction at the same time, including the one that an op
-  // waits for.
+  // The largest number of values that may be on their way in one direction at a time, including a value for whose
+  // copy an op is waiting.
   size_t most_ahead = 0;
 };
 
@@ -41,8 +41,8 @@ struct SavedTransfer {
 // Returns the transfers of all saved values. `backward` is the first position after the forward pass.
 //
 // If room.live_bytes is empty, the schedule needs the least memory: two values at a time wait for their copy to the host,
-// the copy back of a value starts two readers of saved values before its own reader, and a value stays on the device if this takes no more
-// memory.
+// the copy of a value back to the device starts when the backward pass has read the second saved value before this one, and a value stays
+// on the device if this takes no more memory.
 //
 // Otherwise the values that the backward pass reads first stay on the device, up to the first value that does not fit: every byte that
 // stays saves two bytes of transfers. The remaining memory gives the other copies more time: copies to the host may end later, beginning

@@ -65,14 +65,14 @@ TEST(SavedSchedule, CopiesUseTheRemainingMemory) {
   SavingStep step;
   step.room.most_bytes = 40;
   step.room.most_ahead = 4;
-  // With the memory of this test, the copies of the second and of the first value to the host may take one op longer
-  // each, and both copies back start two ops earlier.
+  // Two values are copied. With this memory limit, the copy of each to the host may end one op later than in the schedule with the least
+  // memory, and the copy of each back to the device starts two ops earlier.
   EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// Other values are live between the forward and the backward pass and leave little memory for values that stay. The copies use the free
-// memory before and after them.
+// Values that are not saved take memory at the end of the forward pass and at the start of the backward pass, so that fewer saved values
+// can stay on the device. The copies use the memory that is free before and after that.
 TEST(SavedSchedule, TheLastMadeAndTheFirstReadComeFirst) {
   SavingStep step;
   step.room.most_ahead = 6;

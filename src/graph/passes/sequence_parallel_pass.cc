@@ -49,7 +49,7 @@ class SequenceParallel {
     ValueId rows = kNoValue;
   };
 
-  // Marks the ops that can compute some rows of their results from the same rows of their operands.
+  // Marks the ops that a rank can compute for its own rows only, because each row of the result depends on the same row of the operands.
   void find_row_ops() {
     for (const Op& op : graph_.ops()) {
       const OpSchema& schema = schema_of(op);

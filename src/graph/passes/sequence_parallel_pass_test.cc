@@ -75,8 +75,8 @@ TEST(SequenceParallel, DividesTheRowsBetweenProducts) {
 )");
 }
 
-// If an op outside the block also reads all rows, the gradient of the rows is not summed by gather_rows. The product then keeps the
-// attribute {tensor_ranks}, which sums the gradient of its input, as in a model without sequence parallelism.
+// The model's classifier also reads %y, the input of a divided product. Gathering the rows of %y then does not sum their gradient over the
+// ranks. Instead the product keeps {tensor_ranks}, which sums it, as in a model without sequence parallelism.
 TEST(SequenceParallel, KeepsTheSumOfAProductNextToAnotherReader) {
   const std::string text = testing::replaced(kDividedLayer, "first_token(%s, %cu)", "first_token(%y, %cu)");
   const std::string divided = print_graph(testing::after_pass(text, sequence_parallel_pass(2)));

@@ -76,12 +76,13 @@ class ShardStates {
   }
 
  private:
-  // Returns RankSlices::block: the size of every slice is a multiple of it.
+  // Returns RankSlices::block, of which the size of each rank's slice is a multiple: `of_equal_slices`, unless the first rank has
+  // everything.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }
 
-  // Returns true for a sum over the ranks that train on different batches. A tensor-parallel group has sums of its own.
+  // Returns true for an op that sums over the ranks that train on different batches, and false for a sum over a tensor-parallel group.
   static bool is_data_sum(const Op& op) {
     return op.def == &all_reduce_op() && mesh_axis_of(op.attributes) == MeshAxis::kData;
   }
@@ -102,8 +103,8 @@ class ShardStates {
     return update != nullptr && is_sharded(op.inputs[UpdateOp::kGradient]);
   }
 
-  // A gradient is sharded if its sum is only read by norms and by an update that can be divided. Either all gradients of an update are
-  // sharded or none. The norm reads slices of all sums, which is also correct for sums that are not sharded.
+  // A gradient is sharded (each rank gets the sum of its own slice only) if only norms and one update that can be divided read the sum. An
+  // update shards all of its gradients or none. The norm reads slices of all sums, also of those that every rank has completely.
   void find_sharded_gradients(const std::vector<Op>& ops) {
     const auto readers = find_readers(graph_);
     for (const Op& op : ops) {
@@ -140,8 +141,8 @@ class ShardStates {
     std::vector<size_t> scattered, whole;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       (is_sharded(op.outputs[i]) ? scattered : whole).push_back(i);
-    // The ops that store the slices of the previous sums read the result of an exchange. They are appended only here, so that the ops
-    // before this point do not wait for that exchange.
+    // Ops that store slices of earlier sums wait for the exchange that produces these sums. They are appended only now, before the next
+    // exchange, so that the ops in between run during the earlier exchange.
     keep_slices();
     add_part(op, scattered, reduce_scatter_op());
     add_part(op, whole, all_reduce_op());
@@ -151,8 +152,8 @@ class ShardStates {
     for (const size_t i : whole) keep_later(op, i, std::nullopt);
   }
 
-  // Prepares the accumulate op that stores a sum over the ranks, or only the slice of this rank, and adds it to the sums of earlier
-  // micro-batches if the gradient is accumulated.
+  // Prepares the op that stores a sum over the ranks, or only this rank's slice of it if `slices` has a value. If gradients accumulate, the
+  // op adds the sum to those of earlier micro-batches. keep_slices() appends the op later.
   void keep_later(const Op& sum, size_t operand, const std::optional<RankSlices>& slices) {
     const ValueId whole = sum.outputs[operand];
     for (const ValueId id : {sum.inputs[operand], whole}) graph_.value(id).is_parameter_gradient = false;
@@ -248,9 +249,9 @@ class ShardStates {
   ShardOptions options_;
   RankSlices slices_;
   std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
-  // For each sum that is stored: the stored value, which may be only a slice.
+  // Maps each sum over the ranks that is kept to the persistent value that contains it, or contains this rank's slice of it.
   std::map<ValueId, ValueId> slice_of_sum_;
-  // The ops that keep the slices of the last sums and have not been appended yet.
+  // The ops prepared by keep_later(), which store sums or slices of the latest exchange and have not been appended to the graph yet.
   std::vector<Op> kept_later_;
   std::vector<Op> ops_;
 };

@@ -10,7 +10,8 @@ std::string after(const std::string& text, const ShardOptions& options = {.num_r
   return print_graph(testing::after_pass(text, shard_states_pass(options)));
 }
 
-// The weight has 1024 elements, so each of two ranks has 512. The bias consists of one block of 256 elements, which belongs to rank 0.
+// Slices consist of blocks of 256 elements. Each of the two ranks has two of the four blocks of the weight. The only block of the bias
+// belongs to rank 0.
 TEST(ShardStates, EachRankUpdatesItsSlices) {
   EXPECT_EQ(after(testing::kUpdateOfTwoRanks), R"(graph g {
   input %x: f32[B,4]
@@ -36,7 +37,8 @@ TEST(ShardStates, EachRankUpdatesItsSlices) {
 )");
 }
 
-// The first rank gets all sums, has all states and sends all weights. 2^40 is kAllOnFirstRank.
+// all_on_first: all sums of gradients, all states and all updates are on the first rank, which then sends the weights. In the text of the
+// graph, the block size 2^40 (kAllOnFirstRank) means this.
 TEST(ShardStates, TheFirstRankMakesAllUpdates) {
   const std::string text = after(testing::kUpdateOfTwoRanks, {.num_ranks = 2, .all_on_first = true});
   const auto has = [&](std::string_view line) {

@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-// Slices begin at multiples of this number of elements, because noise is drawn for four elements at a time.
+// Slices begin at multiples of this number of elements, because stochastic rounding draws random numbers for four elements at a time.
 constexpr int64_t kElementsOfNoise = 4;
 
 class SliceUpdates {
@@ -139,7 +139,7 @@ class SliceUpdates {
     ops_.push_back(std::move(joined));
   }
 
-  // Returns an update of the parameters at the indices [first, end) of this op only.
+  // Returns a copy of the update `op` that updates only its parameters with the indices [first, end).
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
     const auto at = [](const ValueIds& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
@@ -149,8 +149,8 @@ class SliceUpdates {
     part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
                        at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
-    // The noise of parameter i of an op has the random site `noise_site` + i (a number that separates random streams). The attribute is
-    // adjusted so that each parameter keeps the site, and thus the noise, that it has in `op`.
+    // Parameter i of an op is rounded with random numbers of the stream `noise_site` + i. The attribute is adjusted so that each parameter
+    // keeps the stream, and thus the noise, that it has in `op`.
     if (op.attributes.has("noise_site"))
       part.attributes.set("noise_site", op.attributes.integer("noise_site") + static_cast<int64_t>(first));
     return part;
@@ -204,7 +204,7 @@ class SliceUpdates {
   int64_t most_elements_;
   SlicedUpdates which_;
   OpLists readers_;
-  // For each gradient that is computed in slices: the op that computed the whole gradient, and the slices.
+  // The gradients that are computed slice by slice. Each is mapped to the op that computed the whole gradient, and to the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;
 };

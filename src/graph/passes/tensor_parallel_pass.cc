@@ -126,8 +126,8 @@ class TensorParallel {
     }
   }
 
-  // Divides the rows of the second matrix of an adapter. The adapter's result is added to the columns from `first` on of a value whose
-  // columns consist of `parts` (such as q, k and v). An adapter never covers only a fraction of a part.
+  // An adapter computes x a^T b^T. Divides the rows of b among the ranks. `delta` is the result, which is added to the columns from `first`
+  // on of a value with the column groups `parts` (such as q, k and v). An adapter covers whole groups only.
   void divide_adapter(ValueId delta, const std::vector<int64_t>& parts, int64_t first) {
     Op& op = graph_.ops()[index_of(graph_.value(delta).producer)];
     require_linear(op);
@@ -142,9 +142,9 @@ class TensorParallel {
     op.attributes.set(kTensorRanks, ranks_);
   }
 
-  // Divides the columns of the weights of the matrix products that read this value: a weight of the layer, and the first matrices of its
-  // adapters. The results of these products are then summed over the ranks. Dropout in between draws random numbers by the indices of the
-  // columns among those of all ranks.
+  // Each rank has some columns of the value `id`. Divides the columns of the weights that it is multiplied with: a weight of the layer, and
+  // the first matrices of its adapters. The products are then summed over the ranks. Dropout between value and product draws random numbers
+  // by the indices of the columns in the undivided value.
   void divide_rows(ValueId id) {
     const std::span<const uint32_t> readers = readers_[index_of(id)];
     PLIMSOLL_CHECK(!readers.empty(), "cannot divide '{}' among the ranks: no op reads it",
@@ -187,7 +187,7 @@ class TensorParallel {
           part % ranks_ == 0,
           "a part of {} rows or columns of the weight '{}' cannot be divided evenly among {} ranks", part,
           value.name, ranks_);
-      // A row of a matrix has several elements, so a number of rows is converted to a number of elements. A vector has one element per row.
+      // `part` counts rows here, but TensorSplit counts elements. A row of a matrix has several elements, and a row of a vector has one.
       if (dimension == 0 && whole.rank() > 1) part *= whole[1].offset;
     }
     divided = Dim(divided.offset / ranks_);
@@ -234,7 +234,7 @@ class TensorParallel {
   int64_t ranks_;
   OpLists readers_;
   std::vector<bool>
-      sums_;  // the ops whose results are summed over the ranks: products, and the lookup of words
+      sums_;  // for each op: true if its results (of products and of the word lookup) are summed over ranks
 };
 
 }  // namespace

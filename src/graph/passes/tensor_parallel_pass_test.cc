@@ -170,8 +170,8 @@ TEST(TensorParallel, NumbersTheColumnsOfAllRanks) {
       << divided;
 }
 
-// The layer has three adapters: one of the weight of v only, one of the fused weight of q, k and v, and one of a weight whose columns are
-// divided.
+// The layer has three LoRA adapters. They adapt the part v of a fused weight of q, k and v; the whole fused weight; and a weight whose
+// columns the ranks divide.
 TEST(TensorParallel, DividesAdapters) {
   std::string text = testing::replaced(
       kLayer, "  weight %v:",
@@ -244,9 +244,9 @@ TEST(TensorStates, DivideStatesAndTheNorm) {
   EXPECT_EQ(print_graph(testing::after_pass(before, tensor_states_pass(2))), expected);
 }
 
-// If data-parallel ranks divide the states, the norm of a rank covers its slice of its part of a divided gradient, and half of its slice of
-// a gradient that is not divided. The norms of the data-parallel ranks are combined first, and then the results of the tensor-parallel
-// ranks.
+// Data-parallel ranks divide the states, and two tensor-parallel ranks divide the weight. Each rank then computes a norm from its slice of
+// its part of the weight's gradient, and from one half of its slice of the undivided bias's gradient. The norms are combined over the
+// data-parallel ranks first, and then over the tensor-parallel ranks.
 TEST(TensorStates, JoinTheNormsOfSlices) {
   const std::string before = testing::replaced(testing::kUpdateOfTwoRanks, "weight %w: f32[4,256]",
                                                "weight %w: f32[4,256] !split=2/512/4x512");

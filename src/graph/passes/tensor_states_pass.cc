@@ -3,8 +3,8 @@
 // norm of all gradients is the norm of the whole model. A gradient that every rank of the group stores completely must count once in the
 // norm, so each rank reads only a slice of it.
 //
-// If data-parallel ranks divide the states (shard_states_pass.cc), the norm has been replaced by the norms of their slices, and this pass
-// joins the results:
+// If data-parallel ranks divide the states (shard_states_pass.cc), each of them computes the norm of its slices. This pass then combines
+// the norms over the data-parallel ranks first, and the results over the tensor-parallel ranks afterwards:
 //
 //   norms = norm(g..) {ranks}; all_gather(norms); norm = norm(norms)
 //     -> norms = norm(g..) {ranks, tensor_ranks}; all_gather(norms); own = norm(norms);
@@ -38,8 +38,8 @@ void divide_states(Graph& graph, const Op& op) {
       const Value& value = graph.value(op.inputs[k]);
       if (value.split) continue;
       PLIMSOLL_CHECK(value.type.shape == parameter.type.shape,
-                     "'{}' belongs to the update of '{}', which the ranks divide, and must have the same "
-                     "shape, but has another",
+                     "'{}', an operand of the update of '{}', must have the same shape as that weight, "
+                     "because the ranks divide both in the same way",
                      value.name, parameter.name);
       divide_versions(graph, op.inputs[k], *parameter.split);
     }

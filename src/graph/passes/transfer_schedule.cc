@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of updates whose states are copied back in the next step is chosen by trying 0 and at most this many other numbers. For the
-// 190 updates of BERT-large, these are the multiples of 8.
+// States of some updates are copied back to the host only in the next step. To find the best number of such updates, 0 and at most this
+// many other numbers are tried. For the 190 updates of BERT-large, these are the multiples of 8.
 constexpr size_t kDeferredTried = 24;
 
 double rate_in(const MemoryHeadroom& room, size_t updated) {
@@ -40,8 +40,8 @@ class EarlySchedule {
     segments_ = segments;
   }
 
-  // Simulates a step and returns the transfers of its states. Returns nothing if the states that stay on the device until the next step
-  // (deferred states) do not fit.
+  // Simulates a step and returns when the states of each update are copied to the device. Returns nothing if the states that stay on the
+  // device until the next step (deferred states) do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, link_in_free_ms_);
@@ -66,8 +66,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // Returns the smallest number of free bytes at any position from p on, up to the second of the updates whose states have not been copied
-  // to the device yet, or up to the end of the step. At later positions, ops can wait until more memory becomes free.
+  // Returns the smallest number of free bytes from position p to the second of the updates whose states have not been copied to the device
+  // yet, or to the end of the step if there is no second one. Later ops may wait until more memory becomes free, so they do not count.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -155,7 +155,7 @@ ForwardPass simulate_forward(std::span<const MovedUpdate> updates, std::span<con
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
   size_t ended = 0;
-  double done = 0;  // time at which the first `ended` copies have ended
+  double done = 0;  // time at which the first `ended` copies of deferred states to the host have ended
   const auto end_next = [&] {
     const int64_t bytes = updates[updates.size() - ++ended].bytes;
     held -= bytes;
@@ -224,9 +224,9 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // This update is the last one of a sequence of consecutive updates, after which other ops run. The states of this update would need
-    // memory in addition to the operands of those ops, so their copies start only when the states of all earlier updates are back on the
-    // host.
+    // Other ops run directly after this update, the last one of several in succession. If its states were copied while the previous update
+    // runs, they would need memory in addition to the operands of those ops. Their copies therefore wait until the states of all earlier
+    // updates are back on the host.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }
@@ -260,7 +260,7 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
-    // A larger number of deferred updates would keep more states on the device, which would not fit either.
+    // The states of the deferred updates do not fit on the device. Larger numbers of deferred updates would need even more memory.
     if (!transfers) break;
     ForwardPass forward = simulate_forward(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);

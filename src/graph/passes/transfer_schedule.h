@@ -33,9 +33,9 @@ struct MemoryHeadroom {
   std::vector<double> op_ms = {};        // milliseconds of each op
   int64_t most_bytes = 0;        // limit for the live bytes on the device at any position, with the states
   double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
-  // Bytes per ms in one direction while the other direction is idle: to the device before the first update, and to the host during the
-  // forward pass. 0 means that the rate is link_bytes_per_ms. For a link between host and device, link_bytes_per_ms is slightly lower than
-  // the rate in one direction alone; for a disk it is half as high.
+  // The rates, in bytes per ms, in one direction while the other direction is idle: to the device before the first update, and to the host
+  // during the forward pass. 0 means link_bytes_per_ms. On a link to host memory, both directions at once are only slightly slower than one
+  // alone, but a disk then reads and writes at half the rate.
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position
@@ -51,8 +51,8 @@ struct StateTransfer {
   friend bool operator==(const StateTransfer&, const StateTransfer&) = default;
 };
 
-// A point at which the forward pass waits for free memory: the op at `before` starts when the first `ended` copies to the host in the
-// forward pass have ended.
+// A point at which the forward pass waits for free memory: the op at position `before` starts only when the first `ended` copies to the
+// host that run during the forward pass have ended.
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
@@ -63,7 +63,8 @@ struct Release {
 struct TransferSchedule {
   std::vector<StateTransfer> transfers = {};  // one element per update
   // The states of the last `deferred` updates stay on the device when the step ends. The next step copies these states back from its start
-  // on, beginning with the last update. Memory is thereby freed in the reverse order of allocation, so the layout can stack the buffers.
+  // on, beginning with the last update. In this order, memory is freed in the reverse order of its allocation, so that the memory plan can
+  // place the buffers like a stack.
   size_t deferred = 0;
   // If updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at the end of the previous
   // step, after its forward pass; the states of the first update are copied last.
@@ -72,7 +73,7 @@ struct TransferSchedule {
   friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;
 };
 
-// Returns the numbers of the updates in the order in which their copies to the device occur in the program.
+// Returns the indices of the updates in the order in which the program copies their states to the device.
 std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
 
 // Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the step: the number

@@ -66,8 +66,8 @@ class ForwardSchedule {
   int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
   double copy_ms(int64_t bytes) const { return static_cast<double>(bytes) / room_.link_bytes_per_ms; }
 
-  // Prefetches the states of as many updates as possible, because the states of all others have to be copied during
-  // the forward pass.
+  // Copies the states of as many updates as possible to the device before the forward pass, because all other states must be copied while
+  // it runs.
   void choose_prefetched() {
     const int64_t free = std::min(free_bytes(0), free_bytes(segments_.size() - 1));
     size_t count = 0;
@@ -84,8 +84,8 @@ class ForwardSchedule {
     double link_ms = 0;    // time that the planned copies take within `behind_ms`
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
-      // From position p on, the states of the updates from `next` up to `count` are in memory. If it is not free, `count` updates cannot be
-      // prefetched.
+      // At position p and later, the states of the updates `next` to count - 1 are on the device. If they do not fit into the free memory,
+      // the states of `count` updates cannot be prefetched.
       if (bytes_before_[count] - bytes_before_[next] > free_bytes(p)) return false;
       if (p + 1 < n && segments_[p] != segments_[p + 1]) behind_ms = link_ms = 0;
       behind_ms += room_.op_ms[p];
@@ -99,7 +99,7 @@ class ForwardSchedule {
     return next == count;
   }
 
-  // Waits for copies of states to the host until the op at p and the states on the device fit into memory. Returns false if they never fit.
+  // Waits until enough states have been copied back to the host that the op at p has enough memory. Returns false if this is not possible.
   bool wait_for_memory(uint32_t p) {
     const size_t before = ended_;
     while (held_bytes_ > free_bytes(p)) {
@@ -115,8 +115,8 @@ class ForwardSchedule {
     held_bytes_ -= updates_[ended_++].bytes;
   }
 
-  // Returns true if the states of the next update fit on the device until that update is done. The states of earlier
-  // updates that are not done yet are counted too, because their bytes cannot become free earlier.
+  // Returns true if the states of the next update fit on the device from position p until that update has run. The states of earlier
+  // updates count until those updates have run, because they need their memory at least that long.
   bool fits_until_done(uint32_t p) const {
     const int64_t with_next = bytes_before_[started_ + 1];
     for (uint32_t q = p; q <= updates_[started_].op; ++q) {
@@ -125,7 +125,8 @@ class ForwardSchedule {
     return true;
   }
 
-  // Starts the copies of the next update's states to the device before the op at p, if the memory for them is free by the time `until_ms`.
+  // Starts copying the states of the next update to the device before the op at p, if there is free memory for them at the time `until_ms`
+  // at the latest. Returns false otherwise.
   bool try_copy_in(uint32_t p, double until_ms) {
     if (started_ == updates_.size()) return false;
     const int64_t bytes = updates_[started_].bytes;
@@ -148,7 +149,7 @@ class ForwardSchedule {
     held_bytes_ += updates_[started_++].bytes;
   }
 
-  // Makes the op at p, which is the next update, wait for its states. Further copies may start during this wait.
+  // The op at p is the next update. Waits until its states are on the device. Meanwhile, copies for later updates may start.
   bool wait_for_states(uint32_t p) {
     if (started_ == updated_) {
       while (ended_ < updated_ && held_bytes_ + updates_[started_].bytes > free_bytes(p)) end_next();

@@ -43,7 +43,7 @@ TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
 
 TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  // At the last position, only the states of one update fit next to the bytes of other values.
+  // Raises the use of memory at the last op of the backward pass, so that the states of only one update fit in addition.
   step.room.live_bytes[5] = 70;
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
@@ -54,8 +54,8 @@ TEST(TransferSchedule, EndWithTheBackwardPass) {
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-// Before the first update nothing is written, so a disk reads faster than during the updates: 30 bytes take the time of two ops instead of
-// three. So the reads for two updates fit into the last four ops of the backward pass.
+// Before the first update, nothing is written to the disk, so reading 30 bytes takes 2 ms, instead of 3 ms during the updates. The states
+// of two updates can therefore be read during the last four ops of the backward pass, which take 1 ms each.
 TEST(TransferSchedule, ReadFromADiskAloneBeforeTheFirstUpdate) {
   Step step;
   step.room.is_disk = true;
@@ -79,7 +79,8 @@ TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
 }
 
-// If other ops run between two updates, states are copied back during these ops, and no op waits for their memory.
+// If other ops run between updates, states are copied back to the host during these ops, so that their memory is free when the next states
+// need it.
 TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
   Step step;
   step.segments.assign(9, Segment::kBackward);
@@ -88,8 +89,8 @@ TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
                   {.op = 8, .segment = Segment::kBackward, .bytes = 30}};
   step.room.live_bytes.assign(9, 0);
   step.room.most_bytes = 60;
-  // The first update ends at 1 ms. Its states are back on the host at 3 ms, and the states of the third update are copied into their
-  // memory.
+  // The states of two updates fit at a time. The first update ends at 1 ms and its states are back on the host at 3 ms. From then on, the
+  // states of the third update can be copied into the same memory.
   EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
   EXPECT_EQ(Step::pairs(transfers_with_minimum_memory(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
 }
@@ -104,9 +105,9 @@ struct WholeStep : Step {
   }
 };
 
-// Without deferral the step would end one op later, because it would wait for the copy of the last updated state. If that copy runs during
-// the next forward pass instead, it ends before an op needs the memory, so that no op waits for it. Deferring more copies would not make
-// the step shorter.
+// The states of the last update are copied to the host during the next forward pass, and the copy ends before an op needs their memory.
+// Without this deferral, the step would wait for the copy and end one op later. Deferring the copies of more updates would not make the
+// step shorter.
 TEST(TransferSchedule, TheLastAreDeferredToTheNextForwardPass) {
   const WholeStep step;
   const TransferSchedule traffic = transfers_as_early_as_possible(step.updates, step.segments, step.room);
@@ -139,8 +140,8 @@ TEST(TransferSchedule, ThreeUpdatesAtATimeOnADisk) {
   EXPECT_EQ(Step::pairs(transfers_with_disk(updates)), (List{{3, 0}, {3, 0}, {5, 0}, {8, 1}, {12, 2}}));
 }
 
-// If little memory is free, each copy to the device would wait until the states of all earlier updates are back on the host, which is
-// slower.
+// With little free memory, the schedule with early copies would make each copy to the device wait until all earlier states are back on the
+// host. The schedule with minimum memory is faster and is used instead.
 TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;

@@ -19,8 +19,8 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // If the operand of a first_token op now consists of the selected rows only, the op is removed. This map contains the op's output and
-    // the operand that replaces it.
+    // If the operand of a first_token op now contains the selected rows only, that op is removed, and this map replaces its output by its
+    // operand.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
@@ -46,8 +46,8 @@ class UnreadRows {
   }
 
  private:
-  // Marks ops backwards from the last one. An op is marked narrow if it works row by row and only the selected rows of its results are
-  // read.
+  // Finds the ops that need only the selected rows (one token per sequence), from the last op to the first. Such an op is called narrow: it
+  // works row by row, and only first_token or other narrow ops read its results.
   void find_narrow_ops() {
     for (size_t i = graph_.ops().size(); i-- > 0;) {
       const Op& op = graph_.ops()[i];

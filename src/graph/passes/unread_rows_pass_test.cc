@@ -66,7 +66,7 @@ TEST(UnreadRows, RowsThatAnotherOpReadsAreComputed) {
 
 TEST(UnreadRows, StopsAtOpsThatMixRows) {
   Model model;
-  // x^T x is a sum over all rows of x, and every row of y depends on it. Therefore the product x^T x still reads all rows.
+  // The product x^T x adds up all rows of x. It must still read all rows after the pass, because each row of y depends on it.
   const ValueId mixed =
       emit_matmul(model.graph, model.x, MatmulTranspose::kYes, model.x, MatmulTranspose::kNo, "mixed");
   const ValueId y = emit_matmul(model.graph, model.x, MatmulTranspose::kNo, mixed, MatmulTranspose::kNo, "y");

@@ -70,7 +70,7 @@ class UpdatesAtUse {
     return list;
   }
 
-  // Returns the segment in which the bytes of a value are written first.
+  // Returns the segment (forward, backward or optimizer) of the op that first writes the buffer of this value.
   Segment born(ValueId id) const { return graph_.op(graph_.value(root_of(graph_, id)).producer).segment; }
 
   bool can_be_left(ValueId id) const {
@@ -110,7 +110,8 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // Returns a value that keeps the operand `id` of an update from the run that computes it until the update in the next run.
+  // Returns the persistent value that keeps the operand `id` of an update (a gradient or a scalar) until the update runs, in the next run
+  // of the program.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;

@@ -118,8 +118,9 @@ TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
             std::string::npos)
       << text;
-  // Five ops belong to the previous run and are deferred to this one: both updates, the copy of the second update's states to the device, and
-  // the copies of both updates' states back to the host. The copy of the first update's states to the device is not deferred.
+  // Five ops belong to the step of the previous run and are deferred to this run: both updates, the copy of the second update's states to
+  // the device, and the copies of both updates' states to the host. The copy of the first update's states to the device is a prefetch for
+  // the next run and thus not deferred.
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   EXPECT_EQ(std::ranges::count(is_deferred, true), 5);
   EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);

@@ -33,15 +33,16 @@ void use_copies(Graph& graph, DType gradients) {
     use_copy(graph, op, MatmulOp::kBias, dtype);
     if (gradients != dtype) op.attributes.set("gradient_dtype", std::string(dtype_name(gradients)));
   }
-  // If an embedding table is also the weight of a matrix product (tied embeddings), both ops must read the copy, because there is one
-  // gradient for the table, which is computed with respect to the copy.
+  // An embedding table can also be the weight of a matrix product (tied embeddings). Both ops must then read the 16-bit copy, because the
+  // table has one gradient, which is computed with respect to the copy.
   for (Op& op : ops) {
     if (op.def != &embedding_sum_op()) continue;
     for (size_t table = EmbeddingSumOp::kTable; table < op.inputs.size(); table += 2) {
       const ValueId copy = graph.find(weight_copy_name(
           graph.value(op.inputs[table]).name, graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype));
       if (copy == kNoValue) continue;
-      // Records the type of the output in an attribute, because it would otherwise change with the type of the table.
+      // The lookup's result has the type of the table unless an attribute states another. Sets the attribute, so that the result keeps its
+      // type.
       const DType x = graph.value(op.outputs[EmbeddingSumOp::kX]).type.dtype;
       op.attributes.set("dtype", std::string(dtype_name(x)));
       op.inputs[table] = copy;
@@ -50,8 +51,8 @@ void use_copies(Graph& graph, DType gradients) {
   graph.replace_ops(std::move(ops));
 }
 
-// For each value that is a persistent 16-bit copy of a matrix, returns the fp32 matrix. Returns kNoValue for all other values. A copy that
-// an update writes remains persistent and is not returned.
+// Returns one element per value of the graph: the fp32 matrix of which the value is a persistent 16-bit copy, or kNoValue if it is not such
+// a copy. A copy that an update writes must remain persistent and is treated as if it were none.
 std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   const std::string suffix = weight_copy_name("", dtype);
   std::vector<ValueId> masters(graph.values().size(), kNoValue);

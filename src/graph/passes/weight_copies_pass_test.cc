@@ -34,8 +34,8 @@ TEST(WeightCopies, ProductsOf16BitsShareOneCopyAndOthersReadTheMaster) {
   EXPECT_EQ(with_copies(kSharedWeight, DType::kBF16), kCopied);
 }
 
-// If gradients have another type than the activations, every product that reads a copy has an attribute with that
-// type.
+// If gradients shall have another type than the activations, every product that reads a 16-bit copy gets the attribute gradient_dtype,
+// which states that type.
 TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
   const std::string once = replaced(kCopied, "%b.bf16, _, _) {", "%b.bf16, _, _) {gradient_dtype=\"f32\", ");
   EXPECT_EQ(with_copies(kSharedWeight, DType::kF32),
@@ -91,7 +91,7 @@ TEST(CopiesAtUse, AMatrixIsCopiedBeforeEachProductAndABiasIsKept) {
 )");
 }
 
-// A copy that an update writes remains persistent. A copy in another type than that of the pass remains as it is.
+// The pass does not change a copy that an update writes, nor a copy in a 16-bit type other than the one given to the pass.
 TEST(CopiesAtUse, ACopyThatAnUpdateWritesAndOneOfAnotherTypeStay) {
   const std::string updated = replaced(
       kCopied, "\n}\n", "\n  optimizer @m\n  %new: bf16[4,4] into %w.bf16 = cast(%w) {dtype=\"bf16\"}\n}\n");
@@ -103,7 +103,7 @@ std::string split(const std::string& text) {
   return print_graph(testing::after_pass(text, split_weights_pass(DType::kBF16)));
 }
 
-// Returns the text without the fp32 matrix product, so that no op reads the fp32 weights.
+// Returns the text of the test graph without its fp32 matrix product, so that all remaining ops read the 16-bit copies of the weights.
 const std::string& only_copies() {
   static const std::string text =
       replaced(replaced(kCopied, "  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}\n", ""),

@@ -15,7 +15,7 @@ namespace {
 
 using Action = std::function<void(FileSystem&)>;
 
-// Performs the actions of a training run at a step that saves: writes the checkpoint, updates the link "last" and removes old
+// Does what a training run does in a step in which it saves: writes the checkpoint, makes the link "last" refer to it, and removes old
 // checkpoints.
 void save_link_and_rotate(FileSystem& files, int64_t step) {
   const std::string path = CheckpointFixture(step).save(files);
@@ -125,8 +125,9 @@ TEST(CheckpointFault, PowerLossWhileCleaning) {
   EXPECT_GT(num_calls, 5);
 }
 
-// Lets every system call fail with ENOSPC and EIO, once or permanently. Earlier checkpoints must remain loadable. The error must have the
-// code for disk errors and name the file, the cause and the remedy. On a full disk, the space of the incomplete checkpoint must be freed.
+// Makes each system call in turn fail with ENOSPC (disk full) or EIO, once or from then on. Earlier checkpoints must remain loadable. The
+// error must have the code for disk errors and name the file, the cause and the remedy. On a full disk, the incomplete checkpoint must be
+// removed.
 TEST(CheckpointFault, FailingAndFullDisks) {
   int64_t num_failures = 0;
   for (const int error_number : {ENOSPC, EIO}) {

@@ -13,7 +13,8 @@
 
 namespace plimsoll::internal {
 
-// Return the path of a complete checkpoint, and the path of the temporary folder in which its files are written before.
+// checkpoint_path() returns the path of a complete checkpoint. temporary_checkpoint_path() returns the path of the folder in which its
+// files are written before this folder gets its final name.
 std::string checkpoint_path(const std::string& output_folder, int64_t step);
 std::string temporary_checkpoint_path(const std::string& output_folder, int64_t step);
 

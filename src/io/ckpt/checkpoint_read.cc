@@ -47,8 +47,8 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
   return candidates;
 }
 
-// Sorts folders by age, newest first: by the start of their run, then by their step. If a step was saved twice and both folders exist,
-// the replaced folder comes after the newer one. Requires: both have manifests.
+// Returns true if `a` was written later: by a run that started later, or by the same run at a higher step. If a step was saved twice and
+// both folders exist, the one of the second save is newer. Requires: both have manifests.
 bool is_newer(const Candidate& a, const Candidate& b) {
   if (a.manifest->run != b.manifest->run) {
     const RunIdentity& x = a.manifest->run;
@@ -126,7 +126,7 @@ std::optional<int64_t> checkpoint_step(std::string_view path) {
   const std::string_view digits = std::string_view(name).substr(kFolderPrefix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Refuses other spellings of the number, because "checkpoint-08" would be a second name for step 8.
+  // Accepts only the usual spelling of the number. Otherwise "checkpoint-08" and "checkpoint-8" would both be names for step 8.
   if (error != std::errc() || end != digits.data() + digits.size() || fmt::format("{}", step) != digits ||
       step < 0) {
     return std::nullopt;

@@ -14,7 +14,7 @@
 
 namespace plimsoll::internal {
 
-// Suffix of the name of a complete checkpoint while a second save of the same step replaces it.
+// While a step is saved for the second time, the folder of the first save is renamed: this suffix is appended to its name.
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 
 // The schema version of manifests in which a file has a list of hashed byte ranges ("parts"). Manifests without such lists have

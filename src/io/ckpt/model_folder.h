@@ -120,7 +120,7 @@ class ModelFolder {
   void unwrap_names(std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
   // Returns a sentence for the user about removed wrappers, or an empty string if none were removed.
   const std::string& unwrapping_note() const { return unwrapping_note_; }
-  // Marks these matrices, so that reading them returns their transposes. `names` are names that find() accepts.
+  // Marks the matrices with these names, which find() must accept, as transposed: reading them later returns their transposes.
   void transpose(std::span<const std::string> names);
   // Declares that a checkpoint will overwrite all weights of this folder, so that the user is not warned about missing weights.
   void expect_replacement() { is_replaced_ = true; }

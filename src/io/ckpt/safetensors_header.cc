@@ -54,7 +54,7 @@ class HeaderEvents : public JsonEvents {
     if (skipping()) return true;
     if (!in_list()) return unexpected("a number");
     if (value > static_cast<uint64_t>(kMaxInt64)) {
-      return refuse(here() + fmt::format("the number {}, which is larger than any file", value));
+      return refuse(here() + fmt::format("the number {}, which exceeds the size of any file", value));
     }
     if (member_ == "data_offsets" && num_offsets_ == 2) return refuse(here() + "more than two numbers");
     if (member_ == "shape") {
@@ -130,7 +130,7 @@ class HeaderEvents : public JsonEvents {
     }
     if (depth() == 1)
       return refuse(fmt::format("tensor {} is {}, but an object is expected", quoted_name(key_), what));
-    return refuse(here() + what + ", which does not belong there");
+    return refuse(here() + what + ", which the format does not allow there");
   }
   void begin_tensor() {
     current_ = {};

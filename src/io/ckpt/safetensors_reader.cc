@@ -161,7 +161,7 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 void SafetensorsFile::transpose(std::string_view name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;
-  // The name of the tensor is not assigned, because the keys of by_name_ are views of it.
+  // Assigns all members except the name, because the keys of by_name_ refer to the characters of the names.
   StoredTensor& tensor = header_.tensors[found->second];
   StoredTensor transposed = transpose_of(tensor);
   tensor.shape = std::move(transposed.shape);

@@ -25,7 +25,8 @@ void read_bytes(const TensorSource& tensor, int64_t offset, std::span<std::byte>
 
 }  // namespace
 
-// Writes the bytes of one rank, file by file. After a disk error it ignores all further bytes; finish() reports the error.
+// Writes this rank's parts of the tensor files, one file after the other. After a disk error, put() does nothing, and finish() throws the
+// error.
 class SharedCheckpoint::PartWriter {
  public:
   PartWriter(FileSystem& files, std::string folder, const std::vector<TensorFile>& tensor_files)

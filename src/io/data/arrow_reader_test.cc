@@ -101,7 +101,7 @@ TEST_F(ArrowReader, DocumentsConversationsAndIds) {
   }
 }
 
-// A split in several files is read as one table with the rows of all files, in the order of their numbers.
+// A split that consists of several numbered files is read as one table, which contains the rows of file 0, then those of file 1, and so on.
 TEST_F(ArrowReader, ReadsTheFilesOfASplit) {
   const test::ScratchFolder folder;
   const auto copy = [&](const char* from, const std::string& to) {

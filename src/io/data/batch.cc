@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// The rows of a batch. In masked language modelling, `epoch` determines which tokens are masked.
+// The rows from which a batch is filled, and functions that write the tensors of the batch. In masked language modelling, `epoch`
+// determines which tokens are masked.
 struct BatchRows {
   const Dataset& data;
   std::span<const int32_t> rows;

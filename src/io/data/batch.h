@@ -17,8 +17,8 @@ struct BatchInfo {
   DataPosition next;      // position in the data from which training continues after this batch
   bool last_in_epoch = false;
   int64_t num_labels = 0;  // number of labelled sequences, or of labelled tokens if tokens have labels
-  // The number of labels in an optimizer step whose first micro-batch is this one. The losses of all micro-batches of the step are
-  // divided by this number.
+  // If this batch is the first micro-batch of an optimizer step: the number of labels in the whole step. The losses of all micro-batches of
+  // the step are divided by this number.
   int64_t labels_in_step = 0;
   // The number of ranks that read a batch at this point of the epoch; it is smaller than the number of ranks if the epoch ends here. 1
   // for one rank.
@@ -31,7 +31,7 @@ struct BatchInfo {
 
 struct MicroBatch {
   TensorBatch tensors;
-  // Indices in the data set; a row is one sequence, or several if sequences are packed.
+  // The rows of the data set that are in the batch, by index. A row is one sequence, or several if sequences are packed.
   std::vector<int32_t> rows;
   BatchInfo info;
   const BatchSize& size() const { return tensors.size(); }

@@ -42,8 +42,8 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   }
   census.num_batches = num_epochs * sampler.batches_per_epoch();
   if (walked == num_epochs) return census;
-  // The sums are extrapolated from the simulated epochs. All epochs contain the same rows, except for those dropped with an incomplete
-  // last batch, so the error is small.
+  // Multiplies the sums of the simulated epochs to get those of all epochs. Epochs contain the same rows, except for those dropped with an
+  // incomplete last batch, so the error is small.
   census.total_tokens = census.total_tokens / walked * num_epochs;
   census.total_sequences = census.total_sequences / walked * num_epochs;
   if (is_same_each_epoch) return census;
@@ -56,7 +56,7 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
 
 namespace {
 
-// Returns the sum of the `batch_size` largest numbers.
+// Returns the sum of the `batch_size` largest elements of `numbers`, such as the lengths of the longest rows.
 int64_t sum_of_largest(std::span<const int32_t> numbers, int64_t batch_size) {
   std::vector<int32_t> sorted(numbers.begin(), numbers.end());
   const auto count = static_cast<std::ptrdiff_t>(std::min(std::ssize(sorted), batch_size));

@@ -21,12 +21,12 @@ struct BatchCensus {
   std::vector<std::pair<int64_t, int64_t>> counts;
   int64_t num_walked = 0;  // number of simulated batches, the sum of the second numbers in `counts`
   int64_t num_batches = 0;
-  // Sums over all batches of the run. If only some epochs were simulated, the sums are extrapolated from these, which is approximate if
-  // incomplete last batches are dropped.
+  // Numbers of tokens and sequences in all batches of the run. If only some epochs were simulated, these are extrapolated, which is
+  // approximate if incomplete last batches are dropped.
   int64_t total_tokens = 0;
   int64_t total_sequences = 0;
-  // True if every batch of the run was simulated. Otherwise largest.tokens is the sum of the longest rows that fit into one batch, which
-  // is an upper bound for every order of the rows.
+  // True if every batch of the run was simulated. Otherwise largest.tokens is the sum of the lengths of the batch_size longest rows, an
+  // upper bound for every order of the rows.
   bool is_exact = true;
 
   // Adds one batch to the histogram and to the sums. Public for tests.

@@ -48,9 +48,9 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. For each number of free tokens, the blocks that have
-// this number of free tokens form a linked list. The bit set has_room_ has one bit per number of free tokens, which states if the list
-// contains a block.
+// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. All blocks
+// with the same number r of free tokens form a linked list. Bit r of has_room_ is set if
+// this list is not empty, so that the fullest block with enough room is found quickly.
 class Packing {
  public:
   Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)
@@ -75,8 +75,8 @@ class Packing {
 
   // Returns the chosen sequences by decreasing length. Sequences of equal length keep their order.
   std::vector<int32_t> longest_first() const {
-    // Counting sort. counts[i + 1] is first the number of sequences that are i tokens shorter than a block. After the sums, counts[i] is
-    // the position in `order` of the next sequence that is i tokens shorter.
+    // Counting sort by s, the number of tokens that a sequence is shorter than a block. First, counts[s + 1] is the number of sequences
+    // with this s. After the additions, counts[s] is the position in `order` of the next sequence with this s.
     std::vector<int64_t> counts(static_cast<size_t>(block_size_) + 2, 0);
     const auto shortness = [&](size_t i) { return static_cast<size_t>(block_size_ - length(i)); };
     for (size_t i = 0; i < num_chosen(); ++i) ++counts[shortness(i) + 1];
@@ -115,10 +115,10 @@ class Packing {
     has_room_[left / 64] |= uint64_t{1} << (left % 64);
   }
 
-  // Numbers the blocks in the order of their first sequences, and returns the sequences of each block.
+  // Numbers the blocks in the order of the first sequence of each block, and returns the sequences of each block in this order.
   PackedRows in_order() {
     const size_t num_blocks = next_with_room_.size();
-    // The memory of the linked lists, which are not needed any more, is reused for the new number of each block.
+    // number_of maps each block to its new number. It reuses the memory of the linked lists, which are not needed any more.
     std::vector<int32_t>& number_of = next_with_room_;
     std::ranges::fill(number_of, kNone);
     int32_t next = 0;

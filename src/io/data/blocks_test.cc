@@ -23,7 +23,7 @@ namespace {
 
 using Lists = std::vector<std::vector<int32_t>>;
 
-// Returns documents of these lengths, whose ids count up from 0 over all of them.
+// Returns documents with these lengths. Their token ids are 0, 1, 2, ..., continued from each document to the next.
 TokenSet documents_of(const std::vector<int64_t>& lengths) {
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : lengths) offsets.push_back(offsets.back() + length);
@@ -62,8 +62,8 @@ TEST(Blocks, ConcatenateCutsTheDocumentsAndKeepsTheLastTokens) {
 }
 
 TEST(Blocks, PackingDividesOnlyDocumentsThatAreLongerThanABlock) {
-  // The document of 6 tokens is divided into 5 + 1. The 5 fill a block; best fit puts 3 + 2 into another one, and the single tokens 5 and
-  // 11 into a third one.
+  // The document of 6 tokens is cut into sequences of 5 tokens and 1 token. The first fills a block. The documents of 3 and 2 tokens fill a
+  // second block, and the sequences of 1 token (ids 5 and 11) are in a third one.
   const Dataset data =
       make_blocks(documents_of({6, 3, 0, 2, 1}), {.block_size = 5, .rule = BlockRule::kPack});
   EXPECT_EQ(sequences_of_row(data, 0), (Lists{{0, 1, 2, 3, 4}}));
@@ -173,7 +173,7 @@ TEST(Blocks, AreThoseOfRunClmAndItsRemainder) {
     ++num_cases;
     const auto tokenizer = Tokenizer::load(fixture(expected.at("tokenizer")));
     const bool keeps = expected.at("keep_linebreaks");
-    // A file is read in parts of a given size in bytes. The documents must be the same for every size.
+    // Files are read in parts of about part_bytes bytes. This size must not affect the documents that are read.
     for (const int64_t part_bytes : {int64_t{1}, int64_t{100}, int64_t{1} << 20}) {
       const TokenSet documents = read_all(fixture(expected.at("file")),
                                           {.line_breaks = keeps ? LineBreaks::kKeep : LineBreaks::kDrop,

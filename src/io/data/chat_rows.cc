@@ -33,10 +33,9 @@ std::string role_named(std::string name) {
 std::string text_of(const Json& message, size_t number, const char* name, const char* other) {
   const Json* value = find_value(message, name, other);
   if (value != nullptr && value->is_string()) return value->get<std::string>();
-  throw_error(
-      ErrorCode::kBadData, "message {}: expected a text as \"{}\", found {}{}", number, name,
-      value == nullptr ? "none" : excerpt(value->dump()),
-      value != nullptr && value->is_array() ? "; lists of parts are not read, so give their text" : "");
+  throw_error(ErrorCode::kBadData, "message {}: expected a text as \"{}\", found {}{}", number, name,
+              value == nullptr ? "none" : excerpt(value->dump()),
+              value != nullptr && value->is_array() ? "; lists of parts are not read: write one text" : "");
 }
 
 // Returns true if the message has a key of this name whose value is neither null nor empty.
@@ -87,7 +86,7 @@ std::vector<ChatMessage> parse_messages(std::string_view json) {
   const Json list = find_json(json);
   if (!list.is_array() || list.empty()) {
     throw_error(ErrorCode::kBadData, "expected a list of messages, found {}",
-                list.is_array() ? "an empty one; remove the row" : excerpt(json));
+                list.is_array() ? "an empty list; remove the row" : excerpt(json));
   }
   std::vector<ChatMessage> messages;
   for (const Json& message : list) messages.push_back(read_message(message, messages.size() + 1));

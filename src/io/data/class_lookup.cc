@@ -43,8 +43,8 @@ std::optional<int32_t> ClassLookup::find(std::string_view text) const {
     return find_name(class_name(text, true));
   }
   const std::optional<int32_t> named = find_name(std::string(text));
-  // If the names of some classes are numbers other than their ids, a label that is no name must not be read as an id. With the names '1'
-  // and '2', the labels 0 (an id) and 1 (a name) would both mean the first class.
+  // If the names of some classes are numbers other than their ids, only names are accepted. For example, if the classes 0 and 1 have the
+  // names '1' and '2', the label 1 is the name of class 0. If ids were accepted too, the label 0 would also mean class 0.
   return named || ambiguous_ ? named : find_id(text);
 }
 

@@ -33,7 +33,7 @@ bool is_refused(const std::string& bytes, Compression compression) {
 void check_round_trip(const std::string& text, Compression compression, uint8_t place) {
   std::string packed = compression == Compression::kGzip ? gzipped(text, 1) : zstd_packed(text, 1);
   PLIMSOLL_CHECK(decompress("fuzz", packed, compression, kMostBytes) == text,
-                 "a text of {} bytes has changed", text.size());
+                 "a text of {} bytes was different after compression and decompression", text.size());
   const size_t at = packed.size() * place / 256;
   if (at > 0)
     PLIMSOLL_CHECK(is_refused(packed.substr(0, at), compression), "{} of {} bytes are read", at,

@@ -18,7 +18,7 @@ std::string rows(int64_t count) {
 }
 
 TEST(CompressedText, GivesTheTextBack) {
-  // The longest text is larger than the pieces in which a file is decompressed.
+  // The last text is so long that its file is decompressed in several pieces.
   for (const int64_t count : {0, 1, 100, 100000}) {
     const std::string text = rows(count);
     EXPECT_EQ(decompress("f", gzipped(text), Compression::kGzip, 0), text) << count;

@@ -31,7 +31,7 @@ TEST(ConllReader, ReadsSentencesOfTheCommonLayouts) {
     std::string bytes;
     Cells columns;
     Cells words;
-    Cells tags;  // the expected tags in the last column
+    Cells tags;  // the expected cells of the last column, which contains tags
   } cases[] = {
       {"CoNLL-2003",
        "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n-DOCSTART- -X- -X- O\n\nPeter NNP "

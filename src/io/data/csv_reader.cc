@@ -90,11 +90,13 @@ class CsvParser {
   TextPlace place_;
   int64_t header_tabs_ = 0;
   std::string header_;  // the first row of the file, with the delimiters between its fields
-  // Number of cells in which text follows the closing quote. The next two members are the line and the text of the first such cell.
+  // Number of cells with text after their closing quote. For the warning, the next two members have the line and the text of the first of
+  // them.
   int64_t num_continued_ = 0;
   int64_t continued_line_ = 0;
   std::string continued_cell_;
-  // Number of quoted cells that look like several rows. The next two members are the first and the last line of the first such cell.
+  // Number of quoted cells that probably contain several rows because of an unpaired quote. For the warning, the next two members have the
+  // first and the last line of the first of them.
   int64_t num_swallowing_ = 0;
   int64_t swallowing_line_ = 0;
   int64_t swallowing_end_ = 0;
@@ -238,8 +240,8 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
                 hint);
 }
 
-// Returns the fields of the row with the delimiters between them, which were dropped when the fields were
-// moved together.
+// Returns the text of a row for messages: its fields with delimiters between them. The delimiters are added again, because parsing has
+// removed them from the text.
 std::string CsvParser::format_row(int64_t num_fields, size_t row_begin) const {
   std::string text;
   size_t begin = row_begin;

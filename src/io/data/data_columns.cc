@@ -19,7 +19,8 @@ bool is_unnamed(std::string_view column) {
   return column.starts_with("Unnamed: ");
 }
 
-// Returns the place where the columns are defined, for messages: the file, and for JSON also the line of the first row.
+// Returns the start of a message about the columns: the name of the file and, for JSON, the line of the first row, whose keys are the
+// columns.
 std::string place_of_columns(const Table& table) {
   if (!table.is_typed() || table.num_rows() == 0) return table.file_name();
   return fmt::format("{}:{}", table.file_name(), table.line(0));
@@ -255,7 +256,8 @@ std::string check_header(const Table& table, const ColumnOptions& options) {
   }
   if (const std::optional<std::string> value = value_in_header(table)) {
     throw_error(ErrorCode::kBadData,
-                "{}: {}; if it does name the columns, select those of the texts with --text_column_names",
+                "{}: {}; if the first row does name the columns, select the text columns with "
+                "--text_column_names",
                 table.file_name(), missing_header_advice(*value, table.num_columns()));
   }
   if (table.num_columns() != 1 || table.columns()[0].find(' ') == std::string::npos) return {};

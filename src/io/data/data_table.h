@@ -28,7 +28,7 @@ enum class CellKind : uint8_t {
   kRepeated,  // JSON: the key of the cell occurs twice in its row
 };
 
-// Returns true for a cell whose value is invalid. This is an error only if its column is used.
+// Returns true for a cell whose value cannot be used. Such a cell is an error only if its column is used.
 constexpr bool is_unreadable(CellKind kind) {
   return kind == CellKind::kInvalid || kind == CellKind::kRepeated;
 }

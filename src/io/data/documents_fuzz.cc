@@ -131,10 +131,9 @@ void check_blocks(const Documents& documents, int64_t block_size) {
       std::ranges::sort(expected);
     }
     // With kSeparate, a document of one token is left out, because it has no next token to predict, so there may be fewer tokens.
-    PLIMSOLL_CHECK(
-        rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
-        "with block rule {}, the rows hold other tokens than the documents: {} tokens instead of {}",
-        static_cast<int>(rule), ids.size(), expected.size());
+    PLIMSOLL_CHECK(rule == BlockRule::kSeparate ? ids.size() <= expected.size() : ids == expected,
+                   "with block rule {}, the blocks differ from the documents: {} tokens instead of {}",
+                   static_cast<int>(rule), ids.size(), expected.size());
   }
   const int64_t stride = 1 + block_size / 2;
   // Strides that give very many blocks are skipped, because building each block and joining all of them would be slow.

@@ -57,7 +57,7 @@ class RowParser {
     if (!columns.empty()) set_columns(std::move(columns));
   }
 
-  // Adds the row in file.bytes[begin, end). `line` is the line on which it begins, for messages.
+  // Adds the row whose text is in file.bytes at the offsets [begin, end). `line` is the line on which the row begins, for messages.
   void add_row(size_t begin, size_t end, int64_t line);
   Table finish();
 
@@ -242,7 +242,7 @@ bool RowParser::parse_repaired(std::string_view row) {
     scanner.skip_space();
     scanner.take(':', "':'");
     scanner.skip_space();
-    // Replacements inside the key are skipped, because only those in values are reported.
+    // Skips the replacements (of NaN and the like) in the key of this member, because only those in its value matter.
     const size_t begin = scanner.offset();
     while (next < repaired_.replaced.size() && repaired_.replaced[next].offset < begin) ++next;
     scanner.skip_value();

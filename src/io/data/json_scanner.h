@@ -14,8 +14,8 @@ inline bool is_json_space(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-// Finds the boundaries of rows from brackets and strings alone; RowParser in json_reader.cc validates the content. It is not recursive,
-// so nesting uses no stack.
+// Finds where rows begin and end by looking only at brackets and strings. RowParser in json_reader.cc then checks the content. Deep nesting
+// needs no stack, because the code is not recursive.
 class JsonScanner {
  public:
   explicit JsonScanner(const TextFile& file) : file_(file), text_(file.bytes) {}

@@ -42,7 +42,7 @@ class WrittenList {
         skip_blanks();
         if (rest_.empty()) return std::nullopt;
       } else if (rest_.size() == before) {
-        return std::nullopt;  // neither a comma nor a blank separates this item from the next one
+        return std::nullopt;  // the text is not a list: no comma or blank follows this item
       }
     }
     return items;

@@ -17,8 +17,8 @@ std::optional<int64_t> as_integer(std::string_view text);
 // Parses a number. Also accepts "nan" and "inf", which the caller refuses with a specific message.
 std::optional<double> as_number(std::string_view text);
 
-// Returns the name of the class of a label: the text itself or, if labels are integers, the integer without a sign or leading zeros that
-// are not needed. Requires: with `integers`, the text is an integer.
+// Returns the name of the class that a label means. This is the text of the label. If labels are integers, '+' and leading zeros are
+// removed, so that "+07" and "7" are one class. Requires: with `integers`, the text is an integer.
 std::string class_name(std::string_view text, bool integers);
 
 // Throws kBadData with the message and the file and line of the row.

@@ -132,8 +132,8 @@ struct LabelKinds {
   bool all_written_lists = false;
 };
 
-// Examines the labels in one pass. Returns their kind and, for JSON files, the first row whose label has another form than those of the
-// rows before it.
+// Examines the labels in one pass and returns which kinds of values occur. Errors: kBadData if a JSON file has both numbers and other
+// values as labels.
 LabelKinds survey(const TextSplit& train) {
   LabelKinds kinds;
   std::optional<bool> first_numeric;
@@ -253,7 +253,7 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    // Uses the spelling of the data, which may differ from that of the model in upper and lower case.
+    // Takes the spelling of the name from the data. In the model's list, the same name may have other upper and lower case letters.
     *found = name;
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };

@@ -58,7 +58,7 @@ TEST(Batch, LaysSequencesEndToEnd) {
   const Dataset data = random_data(random, 10, 2);
   MicroBatch batch = make_micro_batch(layout_of(2, {.tokens = 100, .sequences = 6}));
   assemble_batch(data, std::vector<int32_t>{1, 2, 3, 4},
-                 batch);  // a larger batch is written first; its values must not remain in the next one
+                 batch);  // fills the tensors, so that values of a larger batch could remain in the next one
   const std::vector<int32_t> rows = {7, 0, 7};
   assemble_batch(data, rows, batch);
   const int64_t num_tokens = 2 * data.tokens.length(7) + data.tokens.length(0);

@@ -67,8 +67,8 @@ TEST(Masking, HidesTokensWithTheFrequenciesOfBert) {
       }
     }
     expect_share(hidden, static_cast<double>(kTokens), probability);
-    // A random replacement token is the mask token or the original token with probability 1 / kNumIds each, which changes the expected
-    // frequencies.
+    // A token that is replaced by a random token gets the id of the mask token, or its own id, with probability 1 / kNumIds each. It is
+    // then counted as masked or kept, so the expected frequencies are higher.
     expect_share(masked, hidden, 0.8 + 0.1 / kNumIds);
     expect_share(kept, hidden, 0.1 + 0.1 / kNumIds);
     EXPECT_GT(random.size(), 0.85 * kNumIds * (1.0 - std::exp(-0.1 * hidden / kNumIds)));
@@ -83,7 +83,7 @@ TEST(Masking, NeverHidesSpecialTokens) {
   std::vector<int32_t> labels;
   std::vector<int32_t> expected;
   for (int i = 0; i < 100; ++i) {
-    // 100 is the id of unknown words, which may be masked.
+    // The ids 0 and 101 to 103 are special tokens, which are never masked. 100 is for unknown words and may be masked.
     labels.insert(labels.end(), {0, 101, 102, 103, 100});
     expected.insert(expected.end(), {kNoLabel, kNoLabel, kNoLabel, kNoLabel, 100});
   }
@@ -119,8 +119,8 @@ TEST(Masking, DependsOnSeedEpochAndSequenceOnly) {
   EXPECT_NE(masked(fixed, {.epoch = 0, .sequence = 5}), masked(fixed, {.epoch = 0, .sequence = 6}));
 }
 
-// masking.h documents how the random numbers are computed, so that another program can compute the masks of a run. This test is such a
-// program.
+// Computes the masks with the random numbers as masking.h documents them, independently of its code. Other programs may rely on this
+// documentation to compute the masks of a run.
 TEST(Masking, IsThatOfTheContract) {
   std::vector<int32_t> labels = ids_of(40);
   mask_labels(kMasking, {.epoch = 2, .sequence = 7}, labels);
@@ -195,8 +195,8 @@ TEST(Masking, OfABatchDoesNotDependOnItsSizeOrTheWorkers) {
   }
 }
 
-// A layout may store labels for the labelled tokens only, with the tensor label_ends. The result must be the labels of the full layout
-// without the tokens that have no label.
+// A batch layout may store only the labels of tokens that have one, and the positions of these tokens in label_ends. They must be the
+// labels that the layout with one label per token contains, without those that are kNoLabel.
 TEST(Masking, ABatchMayHaveTheRowsWithALabelOnly) {
   for (const BlockRule rule : {BlockRule::kConcatenate, BlockRule::kPack, BlockRule::kSeparate}) {
     const Dataset data = masked_lines({9, 16, 3, 12, 7, 16, 16, 1, 5, 16, 14, 11, 2, 13}, rule);

@@ -47,13 +47,13 @@ std::vector<DataRow> read_rows(const DataRows& source, const std::string& name,
 // the message names the row.
 RowInput input_of_rows(const std::vector<DataRow>& rows, const std::string& name);
 
-// Tokenizes the rows and returns the data set. Its truncation count includes texts and lists of ids that were truncated. Requires: at
-// least one row. Errors: kBadData, with a message that names the row, in the cases of input_of_rows(), for ids and token types that the
-// model does not have, lists of different lengths, and labels that do not fit label_kind and num_labels; also the errors of the encoder.
+// Tokenizes the rows and returns the data set. The data set counts how many texts and lists of ids were truncated. Requires: at least one
+// row. Errors: kBadData, with a message that names the row, in the cases of input_of_rows(), for ids and token types that the model does
+// not have, lists of different lengths, and labels that do not fit label_kind and num_labels; also the errors of the encoder.
 Dataset make_dataset(const std::vector<DataRow>& rows, const RowRules& rules);
 
-// Returns the kind of labels of the rows, if the task is not known otherwise. Rows with values are regression, unless the labels have
-// names. `input` is the result of input_of_rows().
+// Infers the kind of labels from the rows, for a task that is not known otherwise. Rows with `values` are a regression, or multi-label if
+// the labels have names. `input` is the result of input_of_rows().
 LabelKind label_kind_of(const std::vector<DataRow>& rows, RowInput input, bool has_label_names);
 
 // Returns the number of labels: the largest class + 1, or the number of values per row; 0 if the rows have no labels.

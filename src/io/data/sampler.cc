@@ -50,8 +50,8 @@ void group_by_length(const SamplerOptions& options, std::span<const int32_t> len
     longest_at = (keys[first] >> 32) < (keys[longest_at] >> 32) ? first : longest_at;
   }
   std::swap(keys[0], keys[longest_at]);
-  // The lower half of a key is a position in `order`. It is replaced by the row at this position. The rows are first stored in the keys,
-  // because `order` is still read.
+  // The lower half of each key is a position in `order`, from which the row is read. The rows are collected in the keys first, because
+  // writing them to `order` at once would overwrite rows that are still to be read.
   for (uint64_t& key : keys) {
     const auto place = static_cast<size_t>(key & 0xFFFFFFFFu);
     key = static_cast<uint64_t>(static_cast<uint32_t>(order[place]));

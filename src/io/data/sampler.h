@@ -64,8 +64,8 @@ class Sampler {
     DataPosition position;  // position of the first row of the batch
     DataPosition next;      // position of the first row of the next batch
     bool last_in_epoch = false;
-    // If this batch is the first of an optimizer step: the rows of all batches of the step, which are up to accumulation_steps batches of
-    // the same epoch.
+    // The rows of this batch and of the batches after it, up to accumulation_steps batches of the same epoch. If this batch is the first
+    // one of an optimizer step, these are all rows of the step.
     std::span<const int32_t> step_rows;
   };
   // Returns the batch at the current position and advances the position. Cost: proportional to the size of the batch; the first batch of

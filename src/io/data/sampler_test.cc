@@ -114,8 +114,8 @@ TEST(Sampler, GroupsAreSortedByLengthWithTheLongestFirst) {
     const int64_t group = 8 * std::clamp<int64_t>(num_rows / 32, 1, 50);
     int64_t falls_outside = 0;
     for (int64_t at = 1; at < num_rows; ++at) {
-      // The longest row of the data set was swapped with the first row of another group, so the order by length may be wrong near the
-      // first row of a group, but nowhere else.
+      // Rows of a group have decreasing lengths, with one exception: the longest row of the data set, at the start of its group, was
+      // swapped with the first row of all. So only rows next to the start of a group may violate the order.
       const bool near_beginning = at % group <= 1;
       falls_outside += length(at) > length(at - 1) && !near_beginning ? 1 : 0;
     }

@@ -17,10 +17,11 @@ namespace plimsoll {
 int64_t peak_reading_bytes(const Table& table) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
-  // A pipe has no size, so the size is estimated from that of the table. The factor 2 is needed because the text of a pipe was read into
-  // a buffer that doubles as it grows.
+  // A pipe has no file size, so the size is estimated from the bytes of the table. It is doubled, because the buffer into which a pipe is
+  // read doubles when it is full, and half of it may be unused.
   int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
-  // A decompressed text is in memory in addition to the compressed file. Its buffer doubles as it grows, hence the factor 2.
+  // The decompressed text is in memory together with the compressed file. Its buffer doubles when it is full, so it may be twice as large
+  // as the text.
   if (table.text_bytes() > 0) file_bytes += 2 * table.text_bytes();
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();

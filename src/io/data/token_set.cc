@@ -97,8 +97,7 @@ TokenSet TokenSet::from_mapped(MappedTokens tokens, TruncationCount truncation) 
 TokenSet TokenSet::with_rows(std::vector<int64_t> offsets) const {
   const auto total = static_cast<int64_t>(arrays_.narrow_ids.size() + arrays_.wide_ids.size());
   PLIMSOLL_CHECK(!offsets.empty() && offsets.front() >= 0 && offsets.back() <= total,
-                 "the offsets of the rows must start at 0 or later and end within the {} tokens of the set",
-                 total);
+                 "the rows of a token set must be within its {} tokens, but their offsets are not", total);
   TokenSet set = *this;
   set.mapped_bytes_ -=
       offsets_ == nullptr && mapped_bytes_ > 0 ? static_cast<int64_t>(arrays_.offsets.size_bytes()) : 0;

@@ -98,8 +98,8 @@ class TokenSet {
   // Returns a set with its own copy of the tokens of all rows, so that tokens that belong to no row use no memory.
   TokenSet copied() const;
 
-  // Creates a set for planning that has no ids: all rows have the same length, and lengths() and held_bytes() return the values of a set
-  // with `id_bytes` bytes per id. Ids and types must not be read.
+  // Creates a set without ids, from which memory is planned. All rows have the same length, and lengths() and held_bytes() return what they
+  // would return for a real set with `id_bytes` bytes per id. Ids and types must not be read.
   static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
 
   bool operator==(const TokenSet& other) const;

@@ -59,7 +59,7 @@ struct WordTokens {
   // One entry per token: the index of the word in its row if this is the first token of the word, and -1 for special tokens and for the
   // other tokens of a word. A word that has no token, or that is removed by truncation, does not occur.
   std::vector<int32_t> word_starts = {};
-  uint64_t content_hash = 0;  // content_hash() of token_cache.h, if the tokens were read from a cache file
+  uint64_t content_hash = 0;  // hash of the tokens (see token_cache.h); set if they are from a cache file
 };
 
 // Tokenizes all rows of words, with the requirements, errors and memory of tokenize_split, and 4 more bytes per

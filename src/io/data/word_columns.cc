@@ -106,8 +106,8 @@ class WordColumns {
     return column == options_.label || column == tag_column() || column == "labels" || column == "tags";
   }
 
-  // Returns the column of the tags, or -1 if there is none. If the label column contains no lists, it is the label of a text and not used
-  // here.
+  // Returns the index of the column that contains the tags of the words, or -1 if there is none. A label column without lists does not
+  // contain tags but the label of a text.
   int64_t find_tags(int64_t words) const {
     const int64_t labels = table_.find_column(options_.label);
     if (labels >= 0 || is_label_named()) return labels >= 0 && is_list(table_, labels) ? labels : -1;
@@ -122,8 +122,8 @@ class WordColumns {
     return -1;
   }
 
-  // Returns true if the column may be read as words although the table has no tags, which is the case in data for prediction. This is
-  // accepted if the user requested words, if the file is CoNLL, or if no other column could be a label or a text.
+  // A table for prediction may have words but no tags. Returns true if the column `words` is accepted as words nevertheless: if the user
+  // requested words or named the column, if the file is CoNLL, or if no other column could be a label or a text.
   bool may_lack_tags(int64_t words) const {
     if (!options_.tagging.empty() || !options_.text.empty() || table_.is_conll()) return true;
     return table_.find_column(options_.label) < 0 && !has_texts_besides(words);

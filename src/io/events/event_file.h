@@ -28,7 +28,7 @@ uint32_t crc32c(std::span<const std::byte> bytes);
 // A number and its tag, such as "train/loss".
 struct EventScalar {
   std::string tag;
-  double value = 0;  // the file stores it as fp32
+  double value = 0;  // rounded to fp32 when it is written
 };
 
 class EventFile {

@@ -63,7 +63,8 @@ TEST(EventFiles, GrowByCompleteRecords) {
     file.add_scalars(step, 1.0, {{"train/loss", 1.0}});
     const std::string after = bytes_of_file(path);
     EXPECT_TRUE(after.starts_with(before));
-    // The length in the new record must be the number of bytes of its data.
+    // A record begins with the length of its data, 8 bytes, and a checksum of 4 bytes. Another checksum follows the data. The size must
+    // agree.
     const std::string record = after.substr(before.size());
     uint64_t length = 0;
     for (size_t i = 0; i < 8; ++i)

@@ -21,7 +21,7 @@ MetricMap metrics_in(const json& object, const std::string& line) {
   MetricMap metrics;
   for (const auto& [name, number] : object.items()) {
     if (!number.is_number() && !number.is_null())
-      refuse_event_reply(line, "the metric " + excerpt_of(name) + " is no number");
+      refuse_event_reply(line, "the metric " + excerpt_of(name) + " is not a number");
     metrics[name] = number.is_null() ? std::nan("") : number.get<double>();
   }
   return metrics;
@@ -61,7 +61,7 @@ EventReply parse_event_reply(const std::string& line) {
   const std::optional<JsonFault> fault = read_json(line, {}, tree);
   if (fault && fault->kind != JsonFaultKind::kText) refuse_event_reply(line, fault->reason);
   const json object = fault ? json() : tree.take();
-  if (!object.is_object()) refuse_event_reply(line, "it is no JSON object");
+  if (!object.is_object()) refuse_event_reply(line, "it is not a JSON object");
   EventReply reply;
   for (const auto& [name, value] : object.items()) {
     if (name == "id" && value.is_number_integer()) {

@@ -40,7 +40,7 @@ TEST(EventReply, IsRead) {
 TEST(EventReply, OtherLinesAreRefused) {
   EXPECT_EQ(
       refusal_of("no\x1b[2J"),
-      "the reader of --event_fd replied \"no\\u001b[2J\": it is no JSON object; a reply is a line such as "
+      "the reader of --event_fd replied \"no\\u001b[2J\": it is not a JSON object; a reply is a line such as "
       "{\"id\": 3, "
       "\"metrics\": {\"f1\": 0.5}, \"control\": [\"stop\"]}, with the id of the event that it replies to");
   const std::string deep = "{\"control\": [" + std::string(500000, '[') + std::string(500000, ']') + "]}";
@@ -49,12 +49,12 @@ TEST(EventReply, OtherLinesAreRefused) {
         {R"({"id": "3"})", "\"id\" is neither"},
         {R"({"id": 1.5})", "\"id\" is neither"},
         {R"({"metrics": [1]})", "\"metrics\" is neither"},
-        {R"({"metrics": {"f1": "high"}})", "the metric \"f1\" is no number"},
+        {R"({"metrics": {"f1": "high"}})", "the metric \"f1\" is not a number"},
         {R"({"control": ["sleep"]})", "\"sleep\" is none of stop, evaluate, save and log"},
         {deep, "nested deeper than 64 levels"},
         {R"({"control": [["stop"]]})", "a request is none of stop"},
-        {R"({"id": 1} {"id": 2})", "it is no JSON object"},
-        {"", "it is no JSON object"}}) {
+        {R"({"id": 1} {"id": 2})", "it is not a JSON object"},
+        {"", "it is not a JSON object"}}) {
     EXPECT_NE(refusal_of(line).find(reason), std::string::npos)
         << line.substr(0, 100) << refusal_of(line).substr(0, 300);
   }

@@ -38,7 +38,8 @@ int64_t gguf_row_bytes(GgufType type, int64_t columns) {
     case GgufType::kBF16:
       return 2 * columns;
     case GgufType::kQ8_0:
-      PLIMSOLL_CHECK(columns % kGgufBlock == 0, "{} columns are not complete blocks", columns);
+      PLIMSOLL_CHECK(columns % kGgufBlock == 0, "a row of {} elements does not consist of complete blocks",
+                     columns);
       return columns / kGgufBlock * kQ8BlockBytes;
   }
   return 0;

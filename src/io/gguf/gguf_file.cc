@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kFormatVersion = 3;
-// A tensor is converted to fp32 in pieces of about this number of bytes. A piece is larger if rows_per_unit rows need more.
+// Tensors are read and converted in pieces of about this many bytes of fp32 numbers. A piece is larger if rows_per_unit rows, the smallest
+// number that can be read at once, need more.
 constexpr int64_t kPieceBytes = 4 * kFileChunkBytes;
 
 // The numbers by which the format identifies the types of metadata values.
@@ -112,19 +113,18 @@ std::string header_of(const GgufMetadata& metadata, std::span<const GgufTensor> 
 [[noreturn]] void refuse_number(const GgufTensor& tensor, float value) {
   if (!std::isfinite(value)) {
     throw_error(ErrorCode::kBadData,
-                "the tensor '{}' contains {}, so that the model is damaged; export an earlier checkpoint",
+                "the tensor '{}' contains {}: the model is damaged; export an earlier checkpoint",
                 tensor.name, value);
   }
-  throw_error(
-      ErrorCode::kBadData,
-      "the tensor '{}' contains {}, which is beyond the numbers of this type; give --outtype bf16 or f32",
-      tensor.name, value);
+  throw_error(ErrorCode::kBadData,
+              "the tensor '{}' contains {}, which is too large for this type; give --outtype bf16 or f32",
+              tensor.name, value);
 }
 
 void write_tensor(File& file, const GgufTensor& tensor) {
   const int64_t columns = tensor.columns(), row_bytes = gguf_row_bytes(tensor.type, columns);
-  PLIMSOLL_CHECK(tensor.rows() % tensor.rows_per_unit == 0, "{} rows are no multiple of {}", tensor.rows(),
-                 tensor.rows_per_unit);
+  PLIMSOLL_CHECK(tensor.rows() % tensor.rows_per_unit == 0, "the number of rows, {}, is not a multiple of {}",
+                 tensor.rows(), tensor.rows_per_unit);
   const int64_t unit_bytes = std::max<int64_t>(1, 4 * columns * tensor.rows_per_unit);
   const int64_t rows_per_piece = std::max<int64_t>(1, kPieceBytes / unit_bytes) * tensor.rows_per_unit;
   const int64_t most_rows = std::min(rows_per_piece, tensor.rows());

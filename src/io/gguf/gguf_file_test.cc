@@ -153,11 +153,11 @@ TEST(GgufFile, NumbersThatCannotBeStoredAreRefusedByName) {
     return std::string();
   };
   EXPECT_EQ(message(GgufType::kF16, 70000.0f),
-            "the tensor 'blk.0.ffn_up.weight' contains 70000, which is beyond the numbers of this type; give "
+            "the tensor 'blk.0.ffn_up.weight' contains 70000, which is too large for this type; give "
             "--outtype "
             "bf16 or f32");
   EXPECT_EQ(message(GgufType::kF32, std::nanf("")),
-            "the tensor 'blk.0.ffn_up.weight' contains nan, so that the model is damaged; export an earlier "
+            "the tensor 'blk.0.ffn_up.weight' contains nan: the model is damaged; export an earlier "
             "checkpoint");
   EXPECT_TRUE(files.list("/").empty());
 }

@@ -71,7 +71,7 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return text.replace(at, from.size(), to);
 }
 
-// Returns kProductAndNorm with dropout before the norm.
+// Returns the graph kProductAndNorm with a dropout probability of 0.1, instead of 0, before the norm.
 inline std::string product_dropout_and_norm() {
   const std::string drops = replaced(kProductAndNorm, "p=0.0", "p=0.1, site=1");
   return replaced(replaced(drops, "%beta, _)", "%beta, %rng)"), "  weight %w",

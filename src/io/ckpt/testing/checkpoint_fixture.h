@@ -32,7 +32,7 @@ class CheckpointFixture {
     add(contents.optimizer_tensors, variant, "encoder.weight.exp_avg_sq", {12});
   }
 
-  // Writes vocab.txt, which saving copies into the checkpoint, unless it exists already.
+  // Writes vocab.txt into the source folder, unless it exists already. Saving a checkpoint copies this file.
   void prepare(FileSystem& files) const {
     if (files.status(join_path(source_, "vocab.txt"))) return;
     make_folders(files, source_);
