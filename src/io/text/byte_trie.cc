@@ -7,9 +7,9 @@
 
 namespace plimsoll::text {
 
-// Assigns array cells to the nodes of a trie. The free cells form a ring in the order in which they were created. A node with one
-// child takes the oldest free cell, which fills gaps. A node with several children needs several suitable cells and tries at most
-// kMaxTries of the newest positions, which bounds the time.
+// Builds a double-array trie: assigns array cells to its nodes. The free cells form a ring in the order in which they were created. A node
+// with one child gets the oldest free cell, which fills gaps. A node with several children needs several free cells at given distances; at
+// most kMaxTries of the newest positions are tried, which limits the time.
 class ByteTrie::Builder {
  public:
   Builder(ByteTrie& trie, std::vector<std::pair<std::string_view, int32_t>> entries)

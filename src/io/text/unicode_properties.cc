@@ -123,8 +123,8 @@ namespace {
 
 #include "io/text/tables/grapheme_tables.inc"
 
-// The classes of code points that determine grapheme clusters, with the numbers that make_grapheme_tables.py writes. A class is
-// stored in the lowest four bits of an entry.
+// The classes of code points by which Unicode divides a text into grapheme clusters (user-perceived characters). The numbers are those that
+// make_grapheme_tables.py writes into the lowest four bits of a table entry.
 enum GraphemeClass : uint32_t {
   kOther,
   kCr,
@@ -153,7 +153,7 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// States what the part of a grapheme cluster before a position contains, which decides whether the cluster continues at the position.
+// What a grapheme cluster contains up to some position. This decides, with the next code point, whether the cluster continues there.
 struct ClusterState {
   bool one_regional = false;  // contains an odd number of regional indicators
   // ends with a pictographic character, which may be followed by extending characters
