@@ -102,7 +102,7 @@ Changed compose(const Changed& parts) {
   Changed out;
   // index in `out` of the last starter (combining class 0), with which the code points after it may be composed
   std::optional<size_t> starter;
-  int last_rank = -1;  // combining_rank() of the last code point in `out` after the starter; -1 if there is none
+  int last_rank = -1;  // combining rank of the last code point in `out`; -1 if that is the starter
   for (const ChangedCodePoint& part : parts) {
     const int rank = unicode.combining_rank(part.value);
     if (starter && (last_rank < rank)) {
@@ -145,7 +145,7 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
     for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
     const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
     changed.insert(changed.end(), part.begin(), part.end());
-    at = done;  // the code point at `done` cannot change, so the search for the next one that may change starts after it
+    at = done;  // the code point at `done` cannot change, so the loop continues after it
   }
   if (done == 0) return;
   for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});

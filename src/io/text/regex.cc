@@ -22,7 +22,7 @@ constexpr int64_t kStepsPerCodePoint = 1000;
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
 enum class Op : uint8_t {
-  kSet,    // matches one code point if the set sets[a] contains it (a, b, c and d are operands of the instruction)
+  kSet,    // matches one code point if the set sets[a] contains it
   kSplit,  // tries to continue at instruction `a`, and if that fails, at instruction `b`
   kJump,   // continues at the instruction with the number `a`
   kLineStart,

@@ -27,7 +27,7 @@ constexpr double kNoMaxLength = 1e12;
 // The tokens that occur in tokenizer_config.json, special_tokens_map.json and added_tokens.json, besides those of tokenizer.json.
 struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // the tokens in added_tokens_decoder or added_tokens.json
-  std::map<std::string, StatedToken> by_role;  // the token for each role that a file mentions, such as "cls_token"
+  std::map<std::string, StatedToken> by_role;  // the tokens to which a file assigns a role, such as cls_token
   std::vector<StatedToken> extra;
   bool states_extra = false;  // true if a file contains additional_special_tokens
   // true if a file describes mask_token by a JSON object, which also contains the flags for matching it
