@@ -113,8 +113,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// Multiplies fp32 tiles whose elements have only the precision of bf16. If `amx` is true, it uses AMX. Requires: this thread has then
-// configured its AMX tiles.
+// Multiplies fp32 tiles. If `amx` is true, rounds their elements to bf16 and multiplies them with AMX (attention_amx.h). Requires: this
+// thread has then configured its AMX tiles.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {

@@ -31,11 +31,11 @@ struct RankSlicesArgs {
   View scratch = {};
 };
 
-// Copies those slices of this rank that are stored outside the tensors into the tensors.
+// Slices of this rank may be stored outside the tensors. Copies those into the tensors.
 void place_own_slices(const RankSlicesArgs& args);
 
-// reduce_scatter and all_gather on a CPU. They copy the slices of small tensors into scratch memory, in the order of the ranks, and
-// exchange them as one tensor. All other tensors are exchanged in place.
+// reduce_scatter and all_gather on a CPU. Small tensors are copied into scratch memory, slice by slice in the order of the ranks, and
+// exchanged as one tensor. All other tensors are exchanged in place.
 void reduce_scatter_cpu(const RankSlicesArgs& args);
 void all_gather_cpu(const RankSlicesArgs& args);
 // Gathers the tensors of all ranks and adds their slices in double precision, in the order of the ranks. Tests compare the other kernels

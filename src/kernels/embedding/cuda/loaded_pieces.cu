@@ -4,7 +4,7 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// The number of rows of the table to which a block that writes zeros writes them, one row per thread.
+// The number of rows of the table that one block sets to zero, one row per thread.
 constexpr int kZeroRows = kThreads;
 
 // The columns that one thread handles: kPacks packs of N adjacent columns. Packs number i of all threads of the block form a contiguous
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Positions before the first and after the last token get an id that no table contains. The first id of all tokens therefore begins in
-    // its piece, and the last id ends in its piece.
+    // Positions before the first and after the last token get id -1, which no table contains. The run of the first id thus begins in the
+    // first piece, and the run of the last id ends in the last piece.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;
     if (i >= 1 && i <= a.tokens) tokens[i - 1] = pair.y;
