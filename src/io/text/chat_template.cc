@@ -28,7 +28,7 @@ struct ChatRecord {
   std::string_view end_of_turn = {};
 };
 
-// Builds the text of a conversation, and records which parts of it are trained.
+// Builds the text of a conversation, and records on which parts of it the model is trained.
 class ChatWriter {
  public:
   ChatWriter(const ChatRecord& record, std::string_view bos, std::string_view eos, GenerationPrompt prompt)

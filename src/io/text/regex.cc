@@ -200,7 +200,7 @@ class Compiler {
       at_ = begin;
       return false;
     }
-    if (*most != kNoLimit && *least > *most) refuse("a repetition whose limits are reversed");
+    if (*most != kNoLimit && *least > *most) refuse("a repetition whose minimum exceeds its maximum");
     if (*least > kMaxRepeats || (*most != kNoLimit && *most > kMaxRepeats)) refuse("a repetition above 1000");
     return true;
   }

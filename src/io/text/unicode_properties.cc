@@ -153,7 +153,7 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// What a grapheme cluster contains up to some position. This decides, with the next code point, whether the cluster continues there.
+// The contents of a grapheme cluster up to some position. They decide, with the next code point, whether the cluster continues there.
 struct ClusterState {
   bool one_regional = false;  // contains an odd number of regional indicators
   // ends with a pictographic character, which may be followed by extending characters

@@ -118,7 +118,7 @@ void check_mma(const AttentionKernelArgs& args) {
   PLIMSOLL_CHECK(rows_start_at_multiples(args, 8),
                  "the tensor-core kernels of attention copy 16 bytes at a time, so every head of every row "
                  "must start at a multiple of 8 elements, but heads have {} elements and the rows of q, k "
-                 "and v are {}, {} and {} apart",
+                 "and v are {}, {} and {} elements apart",
                  args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
@@ -128,7 +128,8 @@ void check_tf32(const AttentionKernelArgs& args) {
   PLIMSOLL_CHECK(
       args.vectors,
       "the tf32 kernels of attention copy 16 bytes at a time, so every head of every row must start at a "
-      "multiple of 4 elements, but heads have {} elements and the rows of q, k and v are {}, {} and {} apart",
+      "multiple of 4 elements, but heads have {} elements and the rows of q, k and v are {}, {} and {} "
+      "elements apart",
       args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 

@@ -24,7 +24,7 @@ namespace {
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect another type of problem sizes",
+  PLIMSOLL_CHECK(part != nullptr, "the kernel {} was looked up with the sizes of another kernel family",
                  problem.kernel);
   return *part;
 }

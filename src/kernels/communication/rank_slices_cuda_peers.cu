@@ -49,7 +49,7 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
 // A small tensor that a launch completes with the slices of the other ranks. Sizes and distances are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  // Where slices are stored: 0 if inside the tensor, otherwise the distance from the tensor (`to`) to the memory outside the tensor that
+  // The location of slices: 0 if inside the tensor, otherwise the distance from the tensor (`to`) to the memory outside the tensor that
   // contains this rank's slice. The distance is the same on all ranks.
   int64_t from = 0;
   int64_t count = 0;

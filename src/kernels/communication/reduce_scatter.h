@@ -25,7 +25,7 @@ struct RankSlicesArgs {
   Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // connects the ranks for the kernels that use NCCL
   PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for the kernels that use it
-  // Owns the object that `peers` points to, if the object was created only for this call.
+  // Keeps the object alive to which `peers` points, if it was created only for this call; otherwise null.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};

@@ -47,8 +47,8 @@ constexpr int64_t column_sums_scratch_bytes(int64_t T, int64_t C, int64_t num_su
   return num_sums * row_blocks(T, C).num_blocks * partial_row_stride(C) * 4;
 }
 
-// Returns how many additions a term of a column sum takes part in at most. This number, times the unit roundoff, times the sum of the
-// magnitudes of all terms, bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
+// Returns the largest number of additions in which one term of a column sum takes part. This number, times the unit roundoff, times the sum
+// of the magnitudes of all terms, bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
 constexpr double column_sum_depth(int64_t T, int64_t C) {
   const RowBlocks blocks = row_blocks(T, C);
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
@@ -77,8 +77,8 @@ constexpr int64_t cuda_partial_stride(int64_t C) {
 constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
 }
-// Returns how many additions a partial sum takes part in at most until the sum of its column is complete. Adding the result to the previous
-// value of the output counts as one of them.
+// Returns the largest number of additions in which one partial sum takes part until the sum of its column is complete. Adding the result to
+// the previous value of the output counts as one of them.
 constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
   return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
 }

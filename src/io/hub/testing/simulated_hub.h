@@ -34,7 +34,7 @@ class SimulatedHub final : public HttpClient {
                                               {"model.safetensors", "the weights of the model"},
                                               {"sub/notes.txt", "not read"},
                                               {"vocab.txt", ""}};
-  // While num_cuts is positive, the connection breaks after `cut` bytes of each response body that is longer than that. -1 means never.
+  // While num_cuts is positive, the connection breaks after `cut` bytes of each response body that is longer. cut = -1 means never.
   int64_t cut = -1;
   int num_cuts = 0;
   int64_t bytes_per_call = 5;

@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// The pairs (id, token), sorted by id. Padding entries that stand for no token have an id that no table contains, and come last.
+// The pairs (id, token), sorted by id. The pairs of unused rows after the last token have an id that no table contains, so they come last.
 struct SortedTokens {
   const int2* pairs = nullptr;  // [T]
 

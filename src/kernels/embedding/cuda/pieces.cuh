@@ -41,7 +41,7 @@ struct Pieces {
     return partials + (piece * 2 + sum) * stride;
   }
   // Returns true if the gradient of an id must be computed: if d_table contains the row of the id, and the id is not the padding id.
-  // Returns false for the id of entries that stand for no token.
+  // Returns false for the id of unused rows.
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
