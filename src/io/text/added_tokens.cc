@@ -73,7 +73,7 @@ bool AddedTokenMatcher::surely_absent(std::string_view text) const {
 }
 
 void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;  // every byte before this position is covered by an element of `parts`
+  size_t done = 0;  // end of the text that the elements of `parts` cover so far
   size_t at = 0;
   while (at < text.size()) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {

@@ -71,7 +71,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec)
   if (!is_byte_level_ || !spec.ignore_merges) return;
   size_t num_bytes = 0;
   for (const auto& entry : vocabulary) num_bytes += entry.first.size();
-  // reserves the final size, because raw_ids_ refers to this text by std::string_view
+  // Reserves the final size, because the strings in raw_ids_ are views into this text, which must not be moved.
   raw_text_.reserve(num_bytes);
   raw_ids_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {

@@ -201,7 +201,7 @@ std::string_view grapheme_tables_source() {
 }
 
 size_t grapheme_end(std::u32string_view text, size_t begin) {
-  // Of two ASCII characters, only CR LF form a cluster.
+  // Two ASCII characters need no look-up in the tables: only CR LF form a cluster.
   if (begin + 1 >= text.size()) return begin + 1;
   if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
   ClusterState state;

@@ -7,8 +7,8 @@ constexpr int kThreads = 128;
 // The number of rows of the table that one block sets to zero, one row per thread.
 constexpr int kZeroRows = kThreads;
 
-// The columns that one thread handles: kPacks packs of N adjacent columns. Packs number i of all threads of the block form a contiguous
-// range.
+// The columns that one thread handles: kPacks packs of N adjacent columns. In the order of the columns, pack 0 of all threads of the block
+// comes first, then pack 1 of all threads, and so on.
 template <int N, int kPacks>
 struct Columns {
   static constexpr int kPerBlock = kThreads * N * kPacks;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   let_next_launch_begin();
   if (blockIdx.x < zero_blocks) return zero_rows<N, kPacks>(a, blockIdx.x);
   __shared__ int32_t ids[kMostLoadedTokens + 2],
-      tokens[kMostLoadedTokens];  // `ids` also contains the ids before and after the piece
+      tokens[kMostLoadedTokens];  // `ids` also contains the last id before the piece and the first one after it
   const int64_t piece = blockIdx.x - zero_blocks;
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {

@@ -97,7 +97,8 @@ inline constexpr int kMostCopiedTokens = 256;
 // The number of pieces that an H100 sums at the same time: four on each of its 132 multiprocessors.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Joins the sums of ids whose tokens are in several pieces. `packs` states whether four columns may be read at once.
+// Adds up the sums of each id whose tokens are in several pieces. `packs` states whether the alignment permits to read four columns at
+// once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda
