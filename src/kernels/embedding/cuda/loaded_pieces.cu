@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   let_next_launch_begin();
   if (blockIdx.x < zero_blocks) return zero_rows<N, kPacks>(a, blockIdx.x);
   __shared__ int32_t ids[kMostLoadedTokens + 2],
-      tokens[kMostLoadedTokens];  // `ids` also contains the last id before the piece and the first one after it
+      tokens[kMostLoadedTokens];  // `ids` also contains the ids directly before and after the piece
   const int64_t piece = blockIdx.x - zero_blocks;
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
