@@ -140,7 +140,7 @@ TEST(GgufVocabulary, EndsOfTextsComeFromThePostProcessor) {
   EXPECT_EQ(both.at("ggml.add_eos_token"), GgufValue(true));
   EXPECT_EQ(both.at("chat_template"), GgufValue("{{ messages }}"));
   folder.tokenizer["post_processor"] = with_ends(4, "<b>", 4, "<b>");
-  EXPECT_NE(folder.refusal({.vocab_size = 5}).find("a token after each text that is not its eos_token"),
+  EXPECT_NE(folder.refusal({.vocab_size = 5}).find("token that it adds after each text is not its eos_token"),
             std::string::npos);
   folder.settings.erase("eos_token");
   folder.tokenizer["post_processor"] = nullptr;

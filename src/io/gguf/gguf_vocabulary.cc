@@ -199,7 +199,7 @@ void add_special_ids(GgufMetadata& metadata, const TokenizerSpec& spec, const To
                 spec.where);
   }
   if (ends.last && ends.last != eos)
-    refuse_tokenizer(spec, "it adds a token after each text that is not its eos_token");
+    refuse_tokenizer(spec, "the token that it adds after each text is not its eos_token");
   const auto add = [&](const char* key, const std::optional<int32_t>& id) {
     if (id) metadata.add(std::string("tokenizer.ggml.") + key, static_cast<uint32_t>(*id));
   };

@@ -19,7 +19,7 @@ namespace plimsoll {
 // Values of config.json that are used if the files of the tokenizer do not contain them.
 struct GgufTokenDefaults {
   int64_t vocab_size = 0;  // number of rows of the embedding table
-  int64_t bos_id = -1;     // id of the begin-of-text token; this id and those below are -1 if absent
+  int64_t bos_id = -1;     // id of the begin-of-text token; here and below, -1 means that there is none
   int64_t eos_id = -1;
   int64_t pad_id = -1;
 };

@@ -19,8 +19,8 @@ struct SentencePieceScores {
   std::string problem;        // the reason if no scores give the same tokens; otherwise empty
 };
 
-// `added` are the ids of added tokens, which a tokenizer finds in the text before the BPE model is applied. Cost: one look-up per
-// character of each token.
+// Returns the scores for these tokens and merges. `added` contains the ids of the added tokens, which no merge needs to produce because a
+// tokenizer finds them in the text before it applies the BPE model. Cost: one look-up per character of each token.
 SentencePieceScores sentence_piece_scores(std::span<const std::string> tokens,
                                           std::span<const text::BpeMerge> merges,
                                           const std::unordered_set<int32_t>& added);

@@ -139,8 +139,8 @@ class BlobTransfer {
       if (file_.is_full()) {
         const std::string hash = file_.hash();
         if (hash == expected_hash()) return file_.finish(request_.path);
-        // The hash of the file is wrong. Bytes that an earlier process received may be damaged, and parts that arrived at different times
-        // may be of different versions of the file, so it is downloaded once more, with a single request.
+        // The hash of the complete file is wrong. If the file consists of bytes from several responses or from an earlier process, these
+        // may be damaged or belong to different versions of the file. It is then downloaded once more, with a single request.
         const bool may_be_mixed = has_earlier_bytes_ || num_parts_ > 1;
         discard();
         if (!may_be_mixed || std::exchange(is_repeated, true)) refuse_hash(hash);
@@ -229,7 +229,7 @@ class BlobTransfer {
   std::string check_start(const HttpHead& head, int64_t offset) {
     ContentRange range = content_range(head.value("content-range"));
     if (head.status == 200) {
-      // With status 200 the server sends the whole file, although a later position was requested.
+      // Status 200 means that the server ignored the requested position and sends the whole file, so the bytes so far are discarded.
       if (offset > 0) discard();
       range = {
           .begin = 0,

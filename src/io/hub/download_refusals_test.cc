@@ -224,7 +224,8 @@ TEST(SnapshotDownload, MessagesHaveNoControlCharactersOfTheServer) {
   EXPECT_NE(message.find("the entity tag '" + shown + "'"), std::string::npos) << message;
 }
 
-// Passes requests whose URL contains a name and password on to a simulated hub, and records the others.
+// An HTTP client for a hub whose URL contains a name and password. Passes all requests on to a simulated hub. Counts those with the name
+// and password, records the URLs of all others, and expects that no request has the header Authorization.
 class HubWithPassword final : public HttpClient {
  public:
   static constexpr std::string_view kStart = "http://me:pass%40word@";

@@ -106,7 +106,7 @@ HubAccess hub_access(FileSystem& files, const HubVariables& environment, const s
       .download_timeout_s = seconds(environment, "HF_HUB_DOWNLOAD_TIMEOUT", 10),
       .ca_file = first_variable(environment, {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"}),
       .ca_folder = variable(environment, "SSL_CERT_DIR")};
-  // The variables for CA certificates may contain a folder instead of a file, which the Python package requests accepts too.
+  // A variable for the file with CA certificates may name a folder instead, as the Python package requests permits.
   if (!access.ca_file.empty()) {
     const auto status = files.status(access.ca_file);
     if (status && status->kind == FileKind::kFolder) access.ca_folder = std::exchange(access.ca_file, "");

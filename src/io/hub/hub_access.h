@@ -21,17 +21,17 @@ struct HubAccess {
   // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or the content of the token file; empty if there is none.
   std::string token;
   std::string
-      offline_reason;  // variable that forbids using the network, such as "HF_HUB_OFFLINE=1"; empty if it may be used
+      offline_reason;  // the variable that forbids network access, such as "HF_HUB_OFFLINE=1"; empty if none does
   int64_t metadata_timeout_s = 10;  // value of HF_HUB_ETAG_TIMEOUT
   int64_t download_timeout_s = 10;  // value of HF_HUB_DOWNLOAD_TIMEOUT
   std::string ca_file;  // file with CA certificates: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE or SSL_CERT_FILE
   std::string
-      ca_folder;  // folder with CA certificates: one of these three values if it is a folder, or SSL_CERT_DIR
+      ca_folder;  // folder with CA certificates: the value for ca_file if it is a folder, otherwise SSL_CERT_DIR
 
   bool is_offline() const { return !offline_reason.empty(); }
 };
 
-// Returns the variable that forbids using the network and its value, such as "HF_HUB_OFFLINE=1", or an empty string if it may be used.
+// Returns the variable that forbids network access together with its value, such as "HF_HUB_OFFLINE=1", or an empty string if none does.
 std::string offline_reason(const std::map<std::string, std::string>& environment);
 
 // Reads the settings from the environment. The token is `given_token` or, if that is empty, the first of HF_TOKEN, HUGGING_FACE_HUB_TOKEN

@@ -58,7 +58,7 @@ std::string percent_encoded(std::string_view text, std::string_view safe) {
 std::string origin_of(std::string_view address) {
   const AddressParts parts = split_address(address);
   if ((parts.scheme != "http" && parts.scheme != "https") || parts.authority.empty()) return {};
-  // An IPv6 address is enclosed in brackets. A colon inside them does not precede a port; only a colon after the closing one does.
+  // An IPv6 address is enclosed in brackets and contains colons itself, so only a colon after the closing bracket precedes a port.
   const size_t bracket = parts.authority.rfind(']');
   const size_t colon = parts.authority.rfind(':');
   const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);

@@ -13,8 +13,8 @@ std::string percent_encoded(std::string_view text, std::string_view safe = "");
 // Returns an empty string if the scheme is neither http nor https.
 std::string origin_of(std::string_view address);
 
-// Return a URL, or its host, in a form that may be shown in messages: without user name and password, without the query, which may
-// contain a signature that gives access, and without control characters.
+// These functions return a whole URL, or only its host, in a form that may be shown in messages: without user name and password, without
+// the query, which may contain a signature that gives access, and without control characters.
 std::string shown_address(std::string_view address);
 std::string host_of(std::string_view address);
 
@@ -33,7 +33,8 @@ std::string with_credentials(std::string_view address, std::string_view credenti
 // Returns true for a relative path that does not lead out of its folder and that can be shown in messages unchanged.
 bool is_path_below(std::string_view path);
 
-// Returns the absolute URL of a redirect. `location` may be relative to the requested URL `asked`.
+// Returns the absolute URL to which a server redirects. `location` is the header Location, which may be relative to the requested URL
+// `asked`.
 std::string resolved_address(std::string_view asked, std::string_view location);
 
 // Returns the URL of the next page from a Link header such as <URL>; rel="next", or an empty string if there is none.

@@ -36,8 +36,8 @@ class FuzzedHub final : public HttpClient {
     if (asked == FuzzedAnswer::kState || asked == FuzzedAnswer::kContent)
       result.head.headers["etag"] = "\"9e26dfeeb6e641a33dae4961196235bdb965b21b\"";
     if (asked == fuzzed_) {
-      // After 20 replaced responses the list of pages ends, so that a fuzzed link to a next page or a redirect cannot cause an endless
-      // loop.
+      // After 20 replaced responses the list of files has no further page, so that a fuzzed link to a next page or a fuzzed redirect cannot
+      // cause an endless loop.
       if (++num_fuzzed_ > 20) body = "[]";
       if (num_fuzzed_ <= 20) {
         for (const char* name :

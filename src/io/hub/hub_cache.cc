@@ -29,7 +29,7 @@ bool is_set(const std::optional<std::string>& value) {
   return value && !value->empty();
 }
 
-// The environment variable that determines the location of the cache, its value, and the path that is appended to the value.
+// The environment variable that determines where the cache is, its value, and the path below this value at which the cache begins.
 struct CacheVariable {
   const char* name;
   std::string value;

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// An argument whose value is a folder, and a description for messages of what the folder must contain.
+// The name of a command line argument whose value is a folder, and a sentence for error messages that states what the folder must contain.
 struct FolderArgument {
   std::string_view name;
   std::string_view holds;

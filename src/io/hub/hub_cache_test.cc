@@ -38,8 +38,8 @@ TEST(HubCache, FolderFollowsTheVariables) {
   EXPECT_EQ(hub_cache_folder(environment), "/old") << "empty is unset";
 }
 
-// The expected paths are the results of Python 3.11: os.path.expanduser("~/.cache/huggingface/hub"), and the same for HF_HOME, with these
-// values of HOME.
+// The expected paths are the results of os.path.expanduser() in Python 3.11 for "~/.cache/huggingface/hub" and for the values of HF_HOME,
+// with these values of HOME.
 TEST(HubCache, FolderWithOddHomes) {
   HubEnvironment environment;
   EXPECT_EQ(hub_cache_folder(environment), "") << "nobody knows a home";

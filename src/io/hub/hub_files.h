@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// The parts of a model that a command needs. kConfiguration and kTokenizer download the same small files; they differ in which of these
-// files must already be in the cache so that no download is needed.
+// The parts of a model that a command needs: its configuration, its tokenizer, or also its weights. A download for kConfiguration or for
+// kTokenizer fetches the same small files. The difference is which files must be in the cache so that no download is needed.
 enum class ModelParts : uint8_t { kConfiguration, kTokenizer, kAll };
 
 // Returns true for a file of the configuration or of the tokenizer that Plimsoll reads, such as config.json and vocab.txt.

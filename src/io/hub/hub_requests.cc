@@ -144,9 +144,9 @@ std::string HubRequests::file_address(const HubRepository& repository, const std
                      percent_encoded(path, "/"));
 }
 
-// Sends a request and follows redirects. If `own_answer` is not null, it receives the last response of the hub itself that contains an
-// entity tag, or, if there is none, the first such response of another host. A HEAD request ends at a redirect to another host if such a
-// response was received.
+// Sends a request and follows redirects. The headers with the entity tag of a file are in the response of the hub itself, before a redirect
+// to a storage host. `own_answer`, if not null, receives the last such response of the hub or, if it sent none, the first one of another
+// host. A HEAD request stops at a redirect to another host if it has received such a response already.
 HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const {
   const std::string own_origin = origin_of(access_.endpoint);
   const std::vector<std::string> headers = request.headers;
@@ -222,8 +222,8 @@ void HubRequests::refuse(const HubRepository& repository, const HttpHead& head,
               passes_later(head.status) ? "try again later" : "check HF_ENDPOINT and the proxy");
 }
 
-// Repeats a request until there is a response, or until the limit of attempts is reached. Errors: those of refuse() for a status that is
-// not a success.
+// Sends a request, and repeats it after temporary failures until it succeeds or the limit of attempts is reached. Errors: those of refuse()
+// for a status that will not change.
 HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std::string& url, bool only_head,
                                      const std::string& what) {
   Attempts attempts(pace_);
@@ -246,7 +246,8 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
     if (!answer.result.failure.empty()) {
       failure = fmt::format("{} cannot be reached: {}", host_of(url), answer.result.failure);
     } else if (is_success(head.status) || (only_head && own_answer.status != 0 && is_redirect(head.status))) {
-      // The entity tag of the file is in the response of the hub itself, not in that of the host to which it redirects.
+      // The headers are taken from the hub's own response, which contains the entity tag of the file. The host to which it redirects may
+      // send another tag.
       if (only_head && own_answer.status != 0) answer.result.head = own_answer;
       return answer;
     } else if (passes_later(head.status)) {

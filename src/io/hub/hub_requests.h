@@ -34,7 +34,8 @@ struct HubFileState {
   int64_t size_bytes = -1;  // size of the file; -1 if the hub does not return it
 };
 
-// Waits between attempts, and calls the user's callback to ask if the download should stop. Tests replace the waiting.
+// Waits between two attempts of a request. During the wait it asks the user's callback whether to stop the download. Tests override the
+// wait.
 class DownloadPace {
  public:
   explicit DownloadPace(DownloadCallback& callback) : callback_(callback) {}
@@ -73,8 +74,9 @@ class HubRequests {
 
   const HubAccess& access() const { return access_; }
   DownloadPace& pace() const { return pace_; }
-  // Errors of commit_of(), files_of() and state_of(): kBadData if the repository, revision or file does not exist or the user may not
-  // read it, or if the response is not that of a hub; kDevice if the hub does not respond; kInterrupted.
+  // The three functions return the commit of a branch or tag, the files of a commit, and the entity tag and size of a file. Errors:
+  // kBadData if the repository, revision or file does not exist or the user may not read it, or if the response is not that of a hub;
+  // kDevice if the hub does not respond; kInterrupted.
   std::string commit_of(const HubRepository& repository, const std::string& revision);
   std::vector<HubFile> files_of(const HubRepository& repository, const std::string& commit);
   HubFileState state_of(const HubRepository& repository, const std::string& commit, const std::string& path);
@@ -84,12 +86,12 @@ class HubRequests {
     HttpResult result;
     std::string etag;  // entity tag in the response of the hub itself; empty if there is none
   };
-  // Sends one request for the bytes of a file from `offset` to the end. `sink` receives the body only if the status is 200 or 206.
-  // Errors: kBadData for a status such as 404, for which repeating the request is pointless.
+  // Sends one request for the bytes of a file from `offset` to its end. `sink` receives the bytes only if the status is 200 or 206. Errors:
+  // kBadData for a status such as 404, after which a repeated request would fail as well.
   BodyOutcome read(const HubRepository& repository, const std::string& commit, const std::string& path,
                    int64_t offset, const BodySink& sink);
 
-  // Throws the error for a status that is not a success. `what` describes the requested thing in the message.
+  // Throws the error for a response whose status is not a success. `what` is the name of the requested thing in the error message.
   [[noreturn]] void refuse(const HubRepository& repository, const HttpHead& head,
                            const std::string& what) const;
   // Throws kInterrupted if the callback stops the download.

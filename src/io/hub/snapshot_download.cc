@@ -39,7 +39,8 @@ const std::string& usual_etag(const HubFile& file) {
   return file.sha256.empty() ? file.git_hash : file.sha256;
 }
 
-// Returns true if a snapshot contains the weights of a model or of an adapter. Used if the cache has no list of the files of the commit.
+// Returns true if a snapshot contains the weights of a model or of an adapter. The caller uses this test if the cache has no list of the
+// commit's files.
 bool has_weights(FileSystem& files, const std::string& snapshot) {
   for (const char* name : {"model.safetensors", "adapter_model.safetensors"}) {
     if (file_bytes(files, join_path(snapshot, name)) >= 0) return true;
@@ -124,7 +125,8 @@ void SnapshotDownload::find_files(const DownloadRequest& request, ModelParts par
   }
 }
 
-// Records in the cache that requested files do not exist, so that Hugging Face's tools do not request them again.
+// Creates empty files in the cache's folder .no_exist for requested files that do not exist in the commit. Hugging Face's tools find these
+// records and do not request the files again.
 void SnapshotDownload::remember_absence(const DownloadRequest& request) {
   for (const std::string& name : request.files) {
     const bool is_listed = std::ranges::find(listed_, name, &HubFile::path) != listed_.end();
@@ -194,7 +196,8 @@ void SnapshotDownload::run() {
   require_space();
   const bool is_linked = std::ranges::all_of(
       selected_, [&](const HubFile& file) { return has_blob(snapshot_path(file), file); });
-  // If the snapshot is complete, the function returns before it writes anything, because the cache may be read-only.
+  // If the snapshot is complete, there is nothing to write. The cache may then be read-only, so the function must not prepare folders
+  // first.
   if (is_linked && has_ref()) return;
   start_ = std::chrono::steady_clock::now();
   prepare_folders();

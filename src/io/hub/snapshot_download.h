@@ -51,7 +51,7 @@ class SnapshotDownload {
   std::string cache_;              // cache folder with the folders of all repositories
   std::string folder_;             // cache folder of this repository
   std::vector<HubFile> listed_;    // all files of the commit
-  std::vector<HubFile> selected_;  // files to download, in the order of plan_.files
+  std::vector<HubFile> selected_;  // files to download, in the same order as in plan_.files
   DownloadPlan plan_;
   DownloadProgress progress_;
   std::chrono::steady_clock::time_point start_;

@@ -73,7 +73,7 @@ bool AddedTokenMatcher::surely_absent(std::string_view text) const {
 }
 
 void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;  // every byte before this position is covered by an element of `parts`
+  size_t done = 0;  // end of the text that the elements of `parts` cover so far
   size_t at = 0;
   while (at < text.size()) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
@@ -97,8 +97,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    // The search continues directly after the matched text, even if the token's conditions reject the match. White space that the
-    // token absorbs on its right is therefore searched again.
+    // The search continues after the matched text, even if a condition below rejects the match. White space to the right that the token
+    // absorbs (rstrip) is not skipped, so another token may still be found in it.
     at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {

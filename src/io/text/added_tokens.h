@@ -34,13 +34,13 @@ class AddedTokenMatcher {
     std::string text;
     AddedToken token;
   };
-  // Creates a matcher for these patterns. Requires: their texts are distinct and not empty. If `ignore_special` is true, special
-  // tokens are not recognized, and their text remains plain text.
+  // Creates a matcher that searches for the texts of all patterns. Requires: the texts are distinct and not empty. If `ignore_special` is
+  // true, special tokens are not recognized, and their text remains plain text.
   AddedTokenMatcher(std::vector<Pattern> patterns, bool ignore_special);
 
   bool empty() const { return patterns_.empty(); }
-  // Returns true if the text certainly contains none of the tokens. This cheap test decides for almost every text; if it returns
-  // false, split() must be called.
+  // A quick test before split(). Returns true if the text certainly contains none of the tokens, as for almost every text. If it returns
+  // false, split() must search.
   bool surely_absent(std::string_view text) const;
   // Divides the text into added tokens and plain text, and appends these parts in order, without empty ones. As in Hugging Face's
   // tokenizers, two parts can overlap: the white space between two tokens belongs to both if the first token absorbs white space

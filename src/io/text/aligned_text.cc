@@ -33,8 +33,8 @@ void append_changed(const AlignedText& text, size_t from, size_t to,
       out->push(c.value, next == 0 ? TextSpan{text.begin, text.begin} : text.spans[next - 1]);
       continue;
     }
-    // `next` can be past the end of the text if the normalizer reported more removed code points than the text has. Then take the
-    // position of the last code point.
+    // A normalizer may report that it removed more code points than the text has. `next` can therefore be past the end of the text, and the
+    // position of the last code point is used instead.
     const size_t at = std::min(next, text.spans.size() - 1);
     out->push(c.value, text.spans[at]);
     next = std::min(next + 1 + static_cast<size_t>(-c.change), to);
@@ -100,9 +100,9 @@ Changed decompose(std::u32string_view chars, bool compatible) {
 Changed compose(const Changed& parts) {
   const UnicodeTable& unicode = UnicodeTable::get();
   Changed out;
-  // index in `out` of the last starter, a code point with which following ones may be composed
+  // index in `out` of the last starter (combining class 0), with which the code points after it may be composed
   std::optional<size_t> starter;
-  int last_rank = -1;  // combining rank of the last code point after the starter; -1 if there is none
+  int last_rank = -1;  // combining rank of the last code point in `out`; -1 if that is the starter
   for (const ChangedCodePoint& part : parts) {
     const int rank = unicode.combining_rank(part.value);
     if (starter && (last_rank < rank)) {
@@ -145,7 +145,7 @@ void apply_normal_form(NormalForm form, AlignedText* text) {
     for (done = at + 1; done < chars.size() && may_change(chars[done]);) ++done;
     const Changed part = compose(decompose(chars.substr(begin, done - begin), compatible));
     changed.insert(changed.end(), part.begin(), part.end());
-    at = done;  // composition does not change the code point at `done`, so the loop continues after it
+    at = done;  // the code point at `done` cannot change, so the loop continues after it
   }
   if (done == 0) return;
   for (; done < chars.size(); ++done) changed.push_back({chars[done], 0});

@@ -38,8 +38,8 @@ struct AlignedText {
   }
 };
 
-// Appends to `out` the code points `changed`, which replace the code points [from, to) of `text`. The first `removed` code points
-// of this range are dropped without a replacement.
+// Replaces the code points [from, to) of `text` by the code points `changed`, and appends the result to `out`. Each of these gets its range
+// of the original text from the code point that it replaces. The first `removed` of the replaced code points have no replacement.
 void append_changed(const AlignedText& text, size_t from, size_t to,
                     const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out);
 

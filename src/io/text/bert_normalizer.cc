@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// Decomposes the text (normalization form NFD). Sorting combining characters into the canonical order moves the code points but
-// leaves the list of sources as it is, because Hugging Face's tokenizers assign the sources after sorting.
+// Decomposes the text (normalization form NFD) and sorts combining characters into the canonical order. The sources (positions in the
+// original text) are assigned after sorting, as in Hugging Face's tokenizers, so they stay in ascending order.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;
@@ -145,8 +145,8 @@ BertNormalizer::Action BertNormalizer::action_by_flags(uint8_t flags) const {
   return kKeep;
 }
 
-// Fills the table that maps each code point to its action. It consists of pages of kPageSize entries. Code point ranges with
-// equal Unicode flags share a page, and a shared page is copied as soon as one code point in it needs an entry that differs.
+// Fills the table that maps each code point to its action. It consists of pages of kPageSize entries. Ranges of code points with the same
+// Unicode flags share one page. As soon as a code point of a range needs another entry, its range gets a copy of the page.
 void BertNormalizer::fill_entries() {
   const UnicodeTable& unicode = UnicodeTable::get();
   std::vector<int> made(unicode.num_pages(), -1);

@@ -40,8 +40,8 @@ bool append_raw_bytes(std::string_view token, std::string* out) {
   return true;
 }
 
-// The comparison of the heap of merge candidates. The heap functions of the standard library put the largest element first, so
-// the candidate with the lowest rank, or the leftmost of several, has to compare as the largest.
+// The comparison for the heap of possible merges. The heap functions of the standard library put the largest element first. The merge with
+// the lowest rank must come first (of equal ranks the leftmost), so it has to compare as the largest.
 bool comes_later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
@@ -71,7 +71,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, const TokenIds& ids, const BpeSpec& spec)
   if (!is_byte_level_ || !spec.ignore_merges) return;
   size_t num_bytes = 0;
   for (const auto& entry : vocabulary) num_bytes += entry.first.size();
-  // reserves the final size, because raw_ids_ refers to this text by std::string_view
+  // Reserves the final size, because the strings in raw_ids_ are views into this text, which must not be moved.
   raw_text_.reserve(num_bytes);
   raw_ids_.reserve(vocabulary.size());
   for (const auto& [token, id] : vocabulary) {
@@ -105,8 +105,8 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
       spec_.ignore_merges) {
     return false;
   }
-  // A character without a token is dropped if the model has neither an unknown token nor byte fallback. The offsets of all later
-  // tokens of the word then shift, so the result would change if the word were divided.
+  // A character without a token is dropped if the model has neither an unknown token nor byte fallback. The offsets of the later tokens of
+  // the same word are then too small by its length. The parts of a divided word would get other offsets, so it must not be divided.
   const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
                                                             [](int32_t id) { return id != kNoToken; });
   if (unk_id_ == kNoToken && !has_bytes) return false;
@@ -130,7 +130,7 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     scratch.symbols.push_back({id, position - 1, position + 1, static_cast<uint32_t>(length)});
   };
   const bool is_plain = spec_.continuing_prefix.empty() && spec_.end_suffix.empty();
-  size_t unknown = 0;  // number of bytes of the unknown token that has not been added to the symbols yet
+  size_t unknown = 0;  // number of bytes of the unknown characters so far that have not become a symbol yet
   for (size_t i = 0; i < word.size();) {
     const DecodedCodePoint c = decode_valid_utf8(word.data() + i);
     std::string_view text = word.substr(i, c.num_bytes);
@@ -154,8 +154,8 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     const bool has_bytes = spec_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
                              return fallback_ids_[static_cast<unsigned char>(byte)] != kNoToken;
                            });
-    // The bytes are added before a pending unknown token although its characters come first in the word. Hugging Face's
-    // tokenizers do the same.
+    // Unknown characters that come before this character in the word may not have become a symbol yet; the bytes of this character are
+    // added before them. This order is that of Hugging Face's tokenizers.
     if (has_bytes) {
       for (const char byte : text) add(fallback_ids_[static_cast<unsigned char>(byte)], 1);
       continue;

@@ -146,7 +146,7 @@ class Trainer {
       if (second.starts_with(options_.continuing_prefix))
         second.remove_prefix(options_.continuing_prefix.size());
       const int32_t joined = id_of(result_.tokens[static_cast<size_t>(top.pair.first)] + std::string(second));
-      // If the same pair is merged a second time, only its later merge is kept.
+      // The same pair can be chosen twice, because merges can create it again. Only the later of the two merges is kept.
       const auto [place, is_new] = rank_of.emplace(key_of(top.pair), merges_.size());
       if (!is_new) {
         merges_[place->second].reset();

@@ -104,8 +104,8 @@ class Scanner {
       while (end < text_.size() && is_newline(text_[end])) ++end;
       return end;
     }
-    // A word that consists of white space ends after the last line break in this white space. Without a line break, spaces()
-    // finds its end.
+    // A match of white space ends after the last line break that the white space contains. If it contains none, spaces() finds the
+    // end.
     const size_t end = run(begin_, Kind::kSpace);
     const size_t newline = text_.substr(begin_, end - begin_).find_last_of("\r\n");
     return newline != std::string_view::npos ? begin_ + newline + 1 : spaces();
@@ -152,7 +152,7 @@ class Scanner {
         (first == 'l' && second == 'l')) {
       return begin_ + 3;
     }
-    // When case is ignored, U+017F (the long s) matches the letter s.
+    // With case ignored, the letter s of a contraction is also matched by U+017F, the long s.
     if (ignores_case && text_.substr(begin_ + 1).starts_with("\xC5\xBF")) return begin_ + 3;
     return begin_;
   }
@@ -185,8 +185,8 @@ void append_steps(const JsonFields& fields, std::vector<JsonFields>* steps) {
   for (const JsonFields& step : fields.required_objects("pretokenizers")) append_steps(step, steps);
 }
 
-// Returns the word pattern of a pre-tokenizer of type Split. Returns nothing if its regular expression is not one of the known ones,
-// or if its options do anything else than make each match a word.
+// Returns the word pattern of a pre-tokenizer of type Split. Returns nothing if its regular expression is not in the list of known ones, or
+// if its options are not those with which each match becomes one word.
 std::optional<WordPattern> find_split_pattern(const JsonFields& split) {
   if (type_of(split) != "Split" || split.text("behavior") != "Isolated" || split.flag_or("invert", false))
     return std::nullopt;
@@ -252,8 +252,8 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
   append_steps(*pre_tokenizer, &parts);
   if (parts.empty() || type_of(parts.back()) != "ByteLevel") return std::nullopt;
   const JsonFields& last = parts.back();
-  // If another pre-tokenizer splits the text first, ByteLevel inserts a space into each part. Words are then no longer parts of
-  // the original text, so the general pipeline must be used.
+  // If ByteLevel comes after another pre-tokenizer and has add_prefix_space, it inserts a space into each part of the text. Words are then
+  // no longer parts of the original text, so this fast path cannot be used.
   if (last.flag_or("add_prefix_space", true) && parts.size() > 1) return std::nullopt;
   steps.adds_space = last.flag_or("add_prefix_space", true);
   const bool uses_regex = last.flag_or("use_regex", true);

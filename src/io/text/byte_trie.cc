@@ -7,9 +7,9 @@
 
 namespace plimsoll::text {
 
-// Assigns array cells to the nodes of a trie. The free cells form a ring in the order in which they were created. A node with one
-// child takes the oldest free cell, which fills gaps. A node with several children needs several suitable cells and tries at most
-// kMaxTries of the newest positions, which bounds the time.
+// Builds a double-array trie: assigns array cells to its nodes. The free cells form a ring in the order in which they were created. A node
+// with one child gets the oldest free cell, which fills gaps. A node with several children needs several free cells at given distances; at
+// most kMaxTries of the newest positions are tried, which limits the time.
 class ByteTrie::Builder {
  public:
   Builder(ByteTrie& trie, std::vector<std::pair<std::string_view, int32_t>> entries)
@@ -37,8 +37,8 @@ class ByteTrie::Builder {
   static constexpr uint32_t kEnd = 0;
   static constexpr int kMaxTries = 64;
 
-  // A node whose children are not yet assigned to cells. The keys below it are entries_[first] to entries_[last - 1], which share
-  // their first `depth` bytes.
+  // A node whose children have no cells yet. The keys that begin with the bytes of this node are entries_[first] to entries_[last - 1];
+  // these bytes are their first `depth` bytes.
   struct Pending {
     Node node;
     size_t first, last, depth;

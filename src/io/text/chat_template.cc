@@ -28,7 +28,7 @@ struct ChatRecord {
   std::string_view end_of_turn = {};
 };
 
-// Builds the text of a conversation, and records which parts of it are trained.
+// Builds the text of a conversation, and records on which parts of it the model is trained.
 class ChatWriter {
  public:
   ChatWriter(const ChatRecord& record, std::string_view bos, std::string_view eos, GenerationPrompt prompt)
@@ -51,7 +51,7 @@ class ChatWriter {
   }
   void leave_out() { ++num_left_out_; }
 
-  // Reports that the template cannot render message i because of its role; `wanted` describes the roles that it permits.
+  // Throws the error for message i, whose role the template does not permit at this position. `wanted` describes the roles that it permits.
   [[noreturn]] void fail(size_t i, const ChatMessage& message, std::string_view wanted) const {
     throw_error(ErrorCode::kBadData,
                 "message {} has the role '{}', but the chat template '{}' needs {}; correct the "
@@ -195,8 +195,8 @@ void render_qwen(const ChatRecord& record, Messages messages, ChatWriter& out) {
                    [&](size_t i) { write_im_turn(messages[i], messages[i].content, out); });
 }
 
-// Returns the index of the last message that the user wrote, without results of tools, or the index of the last message if there
-// is none.
+// Returns the index of the last message that the user wrote. Results of tools, which also have the role "user", do not count. Returns the
+// index of the last message if the user wrote none.
 size_t last_query(Messages messages) {
   for (size_t i = messages.size(); i-- > 0;) {
     const std::string& content = messages[i].content;
@@ -206,8 +206,8 @@ size_t last_query(Messages messages) {
   return messages.size() - 1;
 }
 
-// Renders a conversation for Qwen 3. It includes the reasoning only of those answers that follow the user's last query, and in
-// the last answer it writes the tags of the reasoning even if there is none.
+// Renders a conversation for Qwen 3. Only the answers after the user's last query are rendered with their reasoning. The last answer gets
+// the tags <think> and </think> even if it has no reasoning.
 void render_qwen3(const ChatRecord& record, Messages messages, ChatWriter& out) {
   const size_t query = last_query(messages);
   write_qwen_turns(record, messages, out, [&](size_t i) {

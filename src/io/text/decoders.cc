@@ -27,8 +27,8 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// The decoders of Hugging Face's tokenizers make one more replacement than transformers' clean_up_tokenization_spaces. It comes
-// before the replacement of " 's".
+// One more replacement, which the decoders of Hugging Face's tokenizers make and clean_up_tokenization_spaces of transformers does not. It
+// is made directly before the replacement of " 's".
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;
 
@@ -98,8 +98,8 @@ class WordPieceDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-// Replaces the character that marks the beginning of a word (SentencePiece's U+2581) by a space. At the beginning of the first
-// text it is removed, because the pre-tokenizer had inserted a space there.
+// Replaces the character that marks the beginning of a word (SentencePiece's U+2581) by a space. In the text of the first token it is
+// removed if the pre-tokenizer inserts a space at the beginning of a text.
 class MetaspaceDecoder : public DecoderStep {
  public:
   MetaspaceDecoder(std::string mark, bool adds_space) : mark_(std::move(mark)), adds_space_(adds_space) {}
@@ -177,7 +177,7 @@ class FuseDecoder : public DecoderStep {
   }
 };
 
-// Removes up to `start` copies of a character from the start of each text, and up to `stop` copies from its end.
+// Removes up to `start` copies of a character from the beginning of each token's text, and up to `stop` copies from its end.
 class StripDecoder : public DecoderStep {
  public:
   StripDecoder(std::string content, int64_t start, int64_t stop)

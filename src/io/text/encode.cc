@@ -197,13 +197,14 @@ void TokenizerImpl::trim_offsets(std::u32string_view chars, const ScratchImpl& s
             out);
 }
 
-// Shortens the offsets of the last token by this number of leading and trailing white-space characters.
+// Removes white space from the offsets of the last token in `out`: `leading` characters at the beginning and `trailing` characters at the
+// end.
 void TokenizerImpl::trim_span(int32_t leading, int32_t trailing, const ScratchImpl& scratch,
                               Sequence* out) const {
   TextSpan& span = out->offsets.back();
   const bool is_first = out->ids.size() == scratch.pipeline.first_token + 1 || span.begin == 0;
-  // Do not shorten if the only leading space of the first token is the one that add_prefix_space inserted. If there are several
-  // spaces, the text itself began with white space.
+  // A single leading space of the first token may have been inserted by add_prefix_space. It has no place in the original text, so the
+  // offsets are not shortened for it. If there are several spaces, the text itself began with white space.
   if (leading == 1 && is_first && spec_.offset_trimming->keeps_added_space) leading = 0;
   if (leading > 0) span.begin = std::min(span.begin + leading, span.end);
   if (trailing > 0 && span.end >= trailing) span.end = std::max(span.end - trailing, span.begin);
@@ -244,8 +245,8 @@ int32_t TokenizerImpl::encode_byte_level(std::string_view text, int32_t first_co
 
 void TokenizerImpl::encode_byte_words(std::string_view text, int32_t first_code_point, Offsets offsets,
                                       ScratchImpl& scratch, Sequence* out) const {
-  // A space that is inserted before the text has no position in the original text. With num_added = 1 it gets the offsets of the
-  // first character of the text.
+  // If add_prefix_space inserts a space before the text (num_added = 1), this space has no position in the original text. It then has the
+  // position of the first character of the text.
   int32_t num_added = 0;
   if (spec_.byte_level->adds_space && !text.empty() && text[0] != ' ') {
     scratch.spaced_text.assign(1, ' ');
@@ -294,8 +295,8 @@ void TokenizerImpl::encode_byte_part(size_t begin, size_t end, ByteWords& words,
           {words.first_code_point + std::max(first, 0), words.first_code_point + std::max(last, 1)});
       if (!spec_.offset_trimming) continue;
       const auto leading = std::min(bytes.find_first_not_of(' '), bytes.size());
-      // If the word consists of spaces only, find_last_not_of() returns npos, which is -1 in this subtraction, so all bytes count
-      // as trailing.
+      // If the token consists of spaces only, find_last_not_of() returns npos, which counts as -1 in this subtraction. `trailing` is then
+      // the number of these spaces.
       const size_t trailing = bytes.size() - 1 - bytes.find_last_not_of(' ');
       if (leading > 0 || trailing > 0)
         trim_span(static_cast<int32_t>(leading), static_cast<int32_t>(trailing), scratch, out);
@@ -398,7 +399,8 @@ void make_room(std::vector<T>* vector, size_t more) {
   if (needed > vector->capacity()) vector->reserve(std::max(needed, 2 * vector->capacity()));
 }
 
-// Appends, for each kept token, the index of its word if the token is the first kept one of that word, and kNoWord otherwise.
+// Fills word_starts for the tokens that truncation kept: the index of the word for the first kept token of each word, and kNoWord for its
+// other tokens.
 void append_word_starts(const Kept& kept, Encoding* out) {
   int32_t previous = Encoding::kNoWord;
   for (size_t i = kept.begin; i < kept.begin + kept.count; ++i) {
@@ -441,7 +443,8 @@ AppendedTokens TokenizerImpl::append_words(std::span<const std::string_view> wor
   }
   const size_t before = out->ids.size();
   const AppendedTokens appended = append_sequences(TextCount::kOne, options, scratch, out);
-  // If no word resulted in a token, append_sequences() has not added entries for the special tokens, so they are added here.
+  // append_sequences() adds entries to word_starts only if a word resulted in a token. If none did, the entries for the special tokens are
+  // added here.
   out->word_starts.resize(before + narrow<size_t>(appended.num_tokens), Encoding::kNoWord);
   return appended;
 }

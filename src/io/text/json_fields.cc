@@ -31,8 +31,8 @@ double reference_value(std::string_view text) {
     const auto digit = static_cast<uint64_t>(text[i] - '0');
     is_full = is_full || digits > (std::numeric_limits<uint64_t>::max() - digit) / 10;
     if (!is_full) digits = digits * 10 + digit;
-    // Once the integer `digits` is full, further digits are dropped. A dropped digit before the decimal point increases the
-    // exponent.
+    // `digits` is an integer of 64 bits. Once it is full, further digits are dropped; each dropped digit before the decimal point increases
+    // the exponent.
     if (!is_full && has_point) --exponent;
     if (is_full && !has_point) ++exponent;
   }

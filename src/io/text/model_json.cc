@@ -28,7 +28,7 @@ Vocabulary read_vocabulary(const JsonFields& vocab) {
   for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
     if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
       result.emplace_back(token, id.get<int32_t>());
-    } else {  // this id has the wrong type or is out of range, so integer() or checked_id() throws
+    } else {  // the id has the wrong type or is out of range, so one of these calls throws an error
       checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
     }
   }

@@ -8,7 +8,7 @@ namespace plimsoll::text {
 void Pattern::find_all(std::u32string_view text, Matches* matches) const {
   if (regex_) return regex_->find_all(text, matches);
   if (literal_.empty()) {
-    // An empty string matches before every code point and at the end of the text.
+    // If the string to search for is empty, it matches before every code point and at the end of the text.
     for (size_t i = 0; i <= text.size(); ++i) matches->push_back({i, i});
     return;
   }

@@ -45,13 +45,14 @@ class PreTokenizer {
   virtual void split(Words* words) const = 0;
 };
 
-// Read a normalizer or a pre-tokenizer of tokenizer.json, and append it to `steps`. A Sequence appends each of its elements.
-// Requires: describe() was called for the field, which limits the nesting. Errors: kBadData for a type that Plimsoll does not
-// implement, and for missing or wrong fields.
+// These functions read a normalizer or a pre-tokenizer of tokenizer.json and append it to `steps`. For a Sequence they append each element.
+// Requires: describe() was called for the field and threw no error, so that the nesting is limited. Errors: kBadData for a type that
+// Plimsoll does not implement, and for missing or wrong fields.
 void read_normalizers(const JsonFields& fields, std::vector<std::unique_ptr<Normalizer>>* steps);
 void read_pre_tokenizers(const JsonFields& fields, std::vector<std::unique_ptr<PreTokenizer>>* steps);
 
-// Returns a normalizer or pre-tokenizer as a text that is used for hashes. Errors: kBadData if it is nested too deeply.
+// Returns a text that describes a normalizer or pre-tokenizer completely and is used for hashes. Errors: kBadData if it is nested too
+// deeply.
 std::string describe(const JsonFields& fields);
 
 // Reads the settings of a normalizer of type BertNormalizer.
@@ -75,7 +76,7 @@ class Pipeline {
   void normalize(AlignedText* text) const;
   // Applies all pre-tokenizers to the text of `words`. Without pre-tokenizers the whole text is a single part.
   void split(Words* words) const;
-  // Applies all pre-tokenizers except the last one. Requires: there is at least one.
+  // Applies all pre-tokenizers except the last one, for which a faster implementation exists. Requires: there is at least one.
   void split_except_last(Words* words) const;
 
  private:

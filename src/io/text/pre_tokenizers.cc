@@ -23,7 +23,8 @@ struct Span {
   bool is_match;
 };
 
-// Removes or joins the ranges of a text as `behavior` requires, and appends the remaining non-empty ones to `out`.
+// Turns the ranges of a text (matches and the text between them) into words, as `behavior` requires: removes matches, or joins them to a
+// neighbour. Appends the non-empty words to `out`.
 void arrange(std::vector<Span> spans, Behavior behavior, std::vector<std::pair<size_t, size_t>>* out) {
   std::vector<std::pair<size_t, size_t>> joined;
   bool previous = false;
@@ -76,7 +77,7 @@ std::vector<Span> with_gaps(const Matches& matches, size_t size) {
   return spans;
 }
 
-// Replaces every part by the ranges that `find` returns for its text. These ranges are relative to the beginning of the part.
+// Splits every part of the text again: `find` returns ranges for the text of a part, relative to its beginning, which replace the part.
 void split_parts(
     const std::function<void(std::u32string_view, std::vector<std::pair<size_t, size_t>>*)>& find,
     Words* words) {

@@ -22,9 +22,9 @@ constexpr int64_t kStepsPerCodePoint = 1000;
 constexpr size_t kNoLimit = static_cast<size_t>(-1);
 
 enum class Op : uint8_t {
-  kSet,    // matches one code point that is in the set sets[a]
+  kSet,    // matches one code point if the set sets[a] contains it
   kSplit,  // tries to continue at instruction `a`, and if that fails, at instruction `b`
-  kJump,   // continues at instruction `a`
+  kJump,   // continues at the instruction with the number `a`
   kLineStart,
   kLineEnd,
   kTextStart,
@@ -200,7 +200,7 @@ class Compiler {
       at_ = begin;
       return false;
     }
-    if (*most != kNoLimit && *least > *most) refuse("a repetition whose limits are reversed");
+    if (*most != kNoLimit && *least > *most) refuse("a repetition whose minimum exceeds its maximum");
     if (*least > kMaxRepeats || (*most != kNoLimit && *most > kMaxRepeats)) refuse("a repetition above 1000");
     return true;
   }

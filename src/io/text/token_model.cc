@@ -63,7 +63,7 @@ void TokenModel::split(std::string_view word, ModelScratch& scratch, std::vector
   claim(scratch);
   if (!splits_before_mark_) return split_cached(word, scratch, out);
   for (size_t begin = 0; begin < word.size();) {
-    // Ends the current part before the next mark that does not directly follow another mark.
+    // The current part ends before the next word mark, but consecutive marks stay together.
     size_t end = word.find(kWordMark, begin + 1);
     while (end != std::string_view::npos && word.substr(0, end).ends_with(kWordMark)) {
       end = word.find(kWordMark, end + 1);

@@ -22,7 +22,7 @@ namespace plimsoll::text {
 
 // Caches and temporary memory of one thread. A thread may use the same object for several models, one after the other.
 struct ModelScratch {
-  uint64_t model = 0;           // number (TokenModel::number_) of the model whose tokens are cached
+  uint64_t model = 0;           // the number_ of the TokenModel whose tokens are cached
   WordCache words, byte_words;  // the caches of split() and split_bytes()
   BpeScratch bpe;
   UnigramScratch unigram;
@@ -60,9 +60,9 @@ class TokenModel {
 
   TokenIds ids_;
   Model model_;
-  // true if long texts may be split separately before each word mark, which is faster and gives the same tokens
+  // True if a long text may be divided before each word mark (U+2581) and its parts split into tokens separately: same tokens, but faster.
   bool splits_before_mark_;
-  // a different number for each model of the process, by which caches recognize their model
+  // A number that no other model of the process has. A cache whose number differs belongs to another model and must be cleared.
   uint64_t number_;
 };
 

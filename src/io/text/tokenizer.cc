@@ -138,8 +138,8 @@ TokenStream::TokenStream(const Tokenizer& tokenizer, const DecodeOptions& option
       num_returned_(context.size()) {
   options_.clean_up_spaces = false;
   returned_ = decode();
-  // If the context ends inside a character, its text ends with U+FFFD. This is not counted as returned, so that push() returns
-  // the whole character when the next ids complete it.
+  // If the context ends inside a character, its text ends with U+FFFD. This incomplete character is removed from returned_, so that push()
+  // returns the whole character when further ids complete it.
   while (returned_.ends_with(kReplacement)) returned_.resize(returned_.size() - kReplacement.size());
 }
 
@@ -153,7 +153,7 @@ std::string TokenStream::push(int32_t id) {
   if (text.size() <= returned_.size() || text.ends_with(kReplacement) || !text.starts_with(returned_))
     return {};
   std::string result = text.substr(returned_.size());
-  // The text of an id depends on the preceding id at most, so ids before the last returned text are dropped.
+  // The text of an id can depend only on the id before it, so all ids before those of the last returned text are removed.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(num_returned_));
   num_returned_ = ids_.size();
   returned_ = decode();

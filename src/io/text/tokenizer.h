@@ -47,8 +47,8 @@ struct TextSpan {
 // The truncation strategies of Hugging Face, which select which text of a pair is shortened: the longer one, the first or the
 // second. The first two are equivalent for a single text.
 enum class Truncation : uint8_t { kLongestFirst, kOnlyFirst, kOnlySecond };
-// A side of a text. Truncation removes tokens on this side (truncation_side); padding, which Plimsoll does not add, would be on
-// the side padding_side.
+// One end of a text. Truncation removes tokens at the end truncation_side. padding_side is the end at which other tokenizers add padding
+// tokens; Plimsoll adds none.
 enum class TextSide : uint8_t { kRight, kLeft };
 enum class SpecialTokens : uint8_t { kAdd, kOmit };
 enum class Offsets : uint8_t { kRecord, kSkip };
@@ -57,18 +57,18 @@ struct EncodeOptions {
   // The maximum number of tokens, including special tokens; no value means no limit.
   std::optional<int64_t> max_length = std::nullopt;
   Truncation truncation = Truncation::kLongestFirst;
-  // The side on which tokens are removed. If it is absent, the setting truncation_side of the tokenizer's folder is used.
+  // The end of the text at which tokens are removed. If it is absent, the setting truncation_side of the tokenizer's folder is used.
   std::optional<TextSide> truncation_side = std::nullopt;
   SpecialTokens special_tokens = SpecialTokens::kAdd;
   Offsets offsets = Offsets::kRecord;
 };
 
-// The tokens of one text or pair of texts, or of several that were appended one after the other. All vectors have the same
-// length, except that `offsets` is empty with Offsets::kSkip, and `word_starts` is filled only by append_words().
+// The tokens of one or several encoded texts or pairs of texts, one after the other. All vectors have the same length, with two exceptions:
+// `offsets` is empty with Offsets::kSkip, and `word_starts` is filled only by append_words().
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;
-  // positions in the text of the pair (or in the word, for append_words()) from which the token came
+  // the position of each token in the text that contains it, or in its word for append_words()
   std::vector<TextSpan> offsets;
   // For the first token of each word, the index of the word; kNoWord for all other tokens, including special ones.
   std::vector<int32_t> word_starts;
@@ -79,7 +79,7 @@ struct Encoding {
   void clear();  // removes all tokens, but keeps the allocated memory
 };
 
-// The numbers of tokens that one call of append() added, and that truncation removed.
+// The result of one call of append(): how many tokens it added, and how many truncation removed.
 struct AppendedTokens {
   int64_t num_tokens = 0;
   int64_t num_cut = 0;
@@ -122,7 +122,7 @@ struct AddedToken {
   bool special = false;
 };
 
-// The truncation settings in the files of the folder. Encoding does not apply them; callers may use them as default options.
+// The truncation settings in the files of the tokenizer's folder. Encoding does not apply them; callers may use them as default options.
 struct TruncationDefault {
   int64_t max_length = 0;
   Truncation strategy = Truncation::kLongestFirst;
@@ -182,7 +182,7 @@ class Tokenizer {
 
   // Returns the number of tokens in the vocabulary including added ones: Hugging Face's len(tokenizer).
   int64_t vocab_size() const;
-  // Returns the largest id. The embedding of a model needs more rows than this.
+  // Returns the largest id of a token. The embedding table of a model must have at least this number of rows plus one.
   int32_t max_id() const;
   // Returns the text of the token ("##ing"), or nothing if no token has this id. The view is valid during the
   // lifetime of the tokenizer.

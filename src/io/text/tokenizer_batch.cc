@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of texts that a thread takes from the shared counter at a time: large enough to make the counter cheap, and small
-// enough to distribute long texts evenly.
+// The number of texts that a thread takes from the list at a time, by increasing a shared counter. It is large enough that this costs
+// little, and small enough to distribute long texts evenly over the threads.
 constexpr size_t kTextsAtOnce = 32;
 
 // Stores the error of the failed text that comes first in the input, whichever thread finds it.
@@ -42,8 +42,8 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, c
   std::vector<Encoding> results(texts.size());
   std::atomic<size_t> next{0};
   FirstError first_error;
-  // After an error, threads take no more texts that come after the failed one. All texts before it are still encoded, so that the first
-  // error is found.
+  // After an error, threads start no text that comes after the failed one in the input. All texts before it are still encoded, because the
+  // error of the first failed text is the one to report.
   std::atomic<size_t> stop{texts.size()};
   const auto work = [&](size_t /*thread*/) {
     TokenizerScratch scratch;

@@ -164,8 +164,8 @@ std::optional<std::string_view> class_of_model(std::string_view model_type) {
   return found == std::end(kModelClasses) ? std::nullopt : std::optional(found->name);
 }
 
-// A tokenizer class that replaces the pipeline of tokenizer.json by its own. Also contains its default special tokens, of which
-// "" means none.
+// A tokenizer class that builds its own pipeline instead of using that of tokenizer.json, with its default special tokens. "" means that
+// the class has no default token for this role.
 struct BuiltClass {
   std::string_view name;  // the name of the class without the suffix "Tokenizer"
   BuiltPipeline built;
@@ -242,7 +242,7 @@ Json sequence(const char* key, Json steps) {
   return {{"type", "Sequence"}, {key, std::move(steps)}};
 }
 
-// Returns the decoder that the classes of Llama and Gemma build.
+// Returns the decoder of the classes for Llama and Gemma. If `strips` is true, it removes the space at the beginning of the text.
 Json byte_fallback_decoder(bool strips) {
   Json steps = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},
@@ -275,7 +275,7 @@ int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& con
   return 0;
 }
 
-// Sets the options of the BPE model in tokenizer.json to the values that the tokenizer class prescribes.
+// Sets all options of a BPE model, given as in tokenizer.json, to the values that the tokenizer class prescribes.
 void set_bpe(bool fuse_unk, bool byte_fallback, Json unk_token, Json* model) {
   (*model)["dropout"] = nullptr;
   (*model)["unk_token"] = std::move(unk_token);

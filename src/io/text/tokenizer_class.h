@@ -35,7 +35,7 @@ enum class BuiltPipeline : uint8_t {
 struct TokenizerClass {
   // The name of the tokenizer class, as a file of the folder or the model type states it; "" if neither does.
   std::string name;
-  // where the name was found, for error messages: "config.json: tokenizer_class is 'XTokenizer'"
+  // a text for error messages that states where the name was found, such as "config.json: tokenizer_class is 'XTokenizer'"
   std::string source;
   // True if the class sets the options of a BertNormalizer (lower case, accents, Chinese characters, cleaning) from its own
   // arguments.
@@ -44,11 +44,11 @@ struct TokenizerClass {
   bool reads_vocab_txt = false;
   // The default special tokens of the class; the key is the role, such as "cls_token".
   std::map<std::string, std::string> roles;
-  // Default special tokens without a role. They are replaced if a file contains additional_special_tokens.
+  // Special tokens that the class adds although they have no role. They are not added if a file contains additional_special_tokens.
   std::vector<std::string> extra_tokens = {};
-  // True if the mask token also covers the blanks before it, unless a file describes the mask token differently.
+  // True if the mask token also matches the blanks directly before it, unless a file of the folder states the flags of the mask token.
   bool mask_strips_left = false;
-  // True if the tokenizer produces token types for the model; if false, every token type is 0.
+  // True if the tokenizer distinguishes the two texts of a pair by token types; if false, all token types are 0.
   bool gives_types = true;
   // True for a class of transformers that Plimsoll refuses, because it builds a pipeline that Plimsoll does not implement.
   bool is_foreign = false;
@@ -62,9 +62,9 @@ struct TokenizerClass {
 // Returns the default special tokens of BERT's tokenizer classes; the key is the role.
 const std::map<std::string, std::string>& bert_roles();
 
-// Determines the tokenizer class from tokenizer_config.json and `model_config`, which is config.json. `model_type` is the type of
-// the model with which the tokenizer was trained, or ""; it is used if the folder has no config.json. `is_byte_level` is true if
-// tokenizer.json contains a byte-level step, because LlamaTokenizer is not used for such files.
+// Determines the tokenizer class from tokenizer_config.json and from `model_config`, the content of config.json. `model_type` is the type
+// of the model with which the tokenizer was trained, or ""; it is used if the folder has no config.json. `is_byte_level` is true if
+// tokenizer.json contains a byte-level step: such files may name LlamaTokenizer, but the generic class is used for them.
 TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_config,
                                     const std::optional<JsonFields>& model_config,
                                     const std::string& model_type, bool is_byte_level = false);

@@ -24,13 +24,13 @@ constexpr std::array<const char*, 7> kRoles = {"bos_token", "eos_token", "unk_to
 // A larger value of model_max_length means that there is no maximum (Hugging Face writes 1e30).
 constexpr double kNoMaxLength = 1e12;
 
-// The tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json name.
+// The tokens that occur in tokenizer_config.json, special_tokens_map.json and added_tokens.json, besides those of tokenizer.json.
 struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // the tokens in added_tokens_decoder or added_tokens.json
-  std::map<std::string, StatedToken> by_role;  // contains only roles that a file assigns to a token
+  std::map<std::string, StatedToken> by_role;  // the tokens to which a file assigns a role, such as cls_token
   std::vector<StatedToken> extra;
   bool states_extra = false;  // true if a file contains additional_special_tokens
-  // true if mask_token is a JSON object, which contains the flags for matching the token
+  // true if a file describes mask_token by a JSON object, which also contains the flags for matching it
   bool describes_mask = false;
 };
 
@@ -174,7 +174,8 @@ void read_added_tokens_file(const JsonFields& file, const TokenizerClass& tokeni
   }
 }
 
-// Adds the tokens named in the other files to those that tokenizer.json lists.
+// Adds the special tokens of the other files of the folder and the default special tokens of the tokenizer class to those in
+// tokenizer.json.
 void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_class, TokenizerSpec* spec) {
   std::vector<int32_t> stated(spec->added_tokens.size(), -1);
   std::set<std::string> known;
@@ -310,8 +311,8 @@ int32_t role_id(const TokenizerSpec& spec, const char* role) {
   return found->id;
 }
 
-// Sets the templates by which special tokens are added to a text, for a class that builds its own pipeline. `flags` is the file
-// with the fields add_bos_token and add_eos_token.
+// Sets the templates that state where special tokens are added to a text or pair, for a tokenizer class that builds its own pipeline.
+// `flags` contains the fields add_bos_token and add_eos_token, or is absent if these must be ignored.
 void set_templates(BuiltPipeline built, const std::optional<JsonFields>& config, bool has_post_processor,
                    const std::optional<JsonFields>& flags, TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
@@ -400,7 +401,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
       find_tokenizer_class(config.fields(), model_config.fields(), files.model_type, has_byte_level);
   const bool reads_vocab_json =
       !files.tokenizer_json && files.vocab_json && (tokenizer_class.reads_merges() || !files.vocab_txt);
-  // If the folder contains only vocab.txt and no file names a tokenizer class, the class of BERT is used.
+  // If the vocabulary must be read from vocab.txt and no file names a tokenizer class, the class of BERT is used.
   const bool reads_vocab_txt = !files.tokenizer_json && !reads_vocab_json;
   if (reads_vocab_txt && tokenizer_class.name.empty()) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
@@ -420,7 +421,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   check_class(tokenizer_class, spec);
   // The special tokens of a class that builds its own pipeline replace those of tokenizer.json.
   if (tokenizer_class.built != BuiltPipeline::kNone) spec.special_tokens.clear();
-  // vocab.txt contains no roles, so every class that reads it uses BERT's special tokens.
+  // vocab.txt does not state which token is the unknown or padding token, so every class that reads it uses BERT's special tokens.
   if (reads_vocab_txt) tokenizer_class.roles = bert_roles();
   if (!tokenizer_class.name.empty()) spec.transformers_class = tokenizer_class.name;
   // A tokenizer class sets the options of a BertNormalizer only. Pipelines without such a normalizer are not changed.
@@ -450,14 +451,14 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
     read_added_tokens_file(*added.fields(), tokenizer_class, &named);
   }
-  // If the folder contains nothing but tokenizer.json, that file names all tokens. If another file names tokens or a class, the
-  // tokens with roles are added as transformers does.
+  // If the folder contains nothing but tokenizer.json, that file lists all added tokens. Otherwise transformers also adds the special
+  // tokens that other files or the defaults of the tokenizer class name, such as a cls_token.
   if (!tokenizer_class.roles.empty() || files.tokenizer_config || files.special_tokens_map) {
     add_named_tokens(named, tokenizer_class, &spec);
   }
   if (reads_vocab_txt) finish_vocab_txt(&spec);
   if (tokenizer_class.built != BuiltPipeline::kNone) {
-    // Like transformers, ignore add_bos_token and add_eos_token if the folder contains tokenizer.json.
+    // Like transformers, ignores add_bos_token and add_eos_token if the folder contains tokenizer.json.
     set_templates(tokenizer_class.built, config.fields(), has_post_processor,
                   files.tokenizer_json ? std::nullopt : config.fields(), &spec);
   }

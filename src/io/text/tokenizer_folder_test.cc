@@ -72,16 +72,17 @@ TokenizerFiles files_of_case(const nlohmann::json& c) {
   return files;
 }
 
-// Returns the version of transformers whose result Plimsoll must equal in cases for which 4.57 and 5.24 give different results,
-// or "".
+// For a case in which transformers 4.57 and 5.24 give different results, returns the version that Plimsoll must equal. Returns "" for all
+// other cases.
 std::string version_where_they_differ(const std::string& name) {
-  // Only transformers 5.24 sets clean_text, and only 5.24 uses a generic class instead of the three classes below.
+  // In these cases Plimsoll must equal 5.24: 4.57 does not set the option clean_text, nor does it use a generic class for the three classes
+  // below.
   if (name.starts_with("no_clean.") && name.find(".generic") == std::string::npos) return "5.24";
   for (const char* generic : {"ConvBert", "RetriBert", "Realm"}) {
     if (name.find(generic) != std::string::npos) return "5.24";
   }
-  // In these cases, transformers 5.24 replaces the model and the template of tokenizer.json. Plimsoll uses those in the file, as
-  // 4.57 does.
+  // In these cases transformers 5.24 replaces the model's options or the template in tokenizer.json by its own. Plimsoll uses what the file
+  // contains, as transformers 4.57 does.
   for (const char* rebuilt :
        {"bert.cls_role", "bert.sep_role", "bert.long_words", "bert.unk_role", "bert.unk_in_model"}) {
     if (name == rebuilt) return "4.57";
@@ -130,7 +131,8 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
       if (want.contains("error") || (differ && number != version)) continue;
       expect_results(name, tokenizer, want, texts);
     }
-    // The generic classes of 5.24 return no token types. If 4.57 returns none either, Plimsoll's token types must all be zero.
+    // The generic classes of transformers 5.24 return no token types. If transformers 4.57 returns none either, all of Plimsoll's must be
+    // zero.
     const bool no_types =
         older.value("pair", nlohmann::json()).is_null() && newer.value("pair", nlohmann::json()).is_null();
     const auto types = tokenizer.encode_pair(texts[4], texts[0]).type_ids;
@@ -150,8 +152,8 @@ TEST(TokenizerFolderTest, FilesThatDisagreeAsInBothVersionsOfTransformers) {
   EXPECT_GT(num_without_types, 3u);
 }
 
-// Plimsoll writes the class of the tokenizer into a saved model. This test checks that a folder with the class gives the same
-// tokenizer as the original folder.
+// When Plimsoll saves a model, it writes the class of the tokenizer into tokenizer_config.json. This test checks that the files give the
+// same tokenizer with this class as without it.
 TEST(TokenizerFolderTest, TheStatedClassKeepsTheTokenizer) {
   const nlohmann::json fixture = read_json_fixture("folders.json");
   for (const auto& [name, c] : fixture.at("cases").items()) {

@@ -116,7 +116,7 @@ TokenizerFiles files_of(uint8_t choice, std::string file) {
                              R"("pattern": {"Regex": )" + nlohmann::json(valid_utf8(file)).dump() + "}}}";
       break;
     default:
-      break;  // no file depends on the input, which is only the text to encode
+      break;  // the files are fixed, and the input is only the text to encode
   }
   return files;
 }
@@ -156,7 +156,8 @@ void fuzz(const uint8_t* data, size_t size) {
     const Encoding encoding = tokenizer.encode(text);
     check_encoding(encoding, text, {});
     check_decoding(tokenizer, encoding.ids);
-    // If the input can contain a template, max_length is not checked, because a template may repeat a text and then exceed it.
+    // If the input may contain a template for special tokens, the limit max_length is not tested: a template can contain the text several
+    // times, so that the result exceeds the limit.
     if (choice % kNumChoices == 0 || (choice % kNumChoices >= 6 && choice % kNumChoices <= 9)) return;
     const EncodeOptions options{.max_length = choice / kNumChoices % 16,
                                 .truncation_side = choice & 0x80 ? TextSide::kLeft : TextSide::kRight};

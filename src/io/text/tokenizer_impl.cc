@@ -43,7 +43,7 @@ std::string normalize_with(const TokenizerSpec& spec, const BertNormalizer& norm
 std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
                                                     const BertNormalizer& normalizer, bool normalized) {
   std::vector<AddedTokenMatcher::Pattern> patterns;
-  std::map<std::string, std::string> seen;  // maps each text to search for to the content of its token
+  std::map<std::string, std::string> seen;  // key: a text to search for; value: the content of its token
   for (const AddedToken& token : spec.added_tokens) {
     if (token.normalized != normalized) continue;
     std::string pattern = token.content;

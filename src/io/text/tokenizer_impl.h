@@ -41,7 +41,7 @@ enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 struct PipelineScratch {
   AlignedText text;
   Words words;
-  size_t first_token = 0;       // index among all appended tokens of the first token of the current text
+  size_t first_token = 0;       // number of tokens that were appended before the current text
   std::string bytes;            // UTF-8 of the normalized text or of a word
   std::vector<size_t> char_of;  // for each byte, the index of its code point
 };
@@ -57,7 +57,7 @@ struct ScratchImpl {
   Sequence first, second;
 };
 
-// The state that encode_byte_part() keeps between its calls for the parts of one text.
+// The state for encoding one text of a byte-level tokenizer. encode_byte_part() is called for each part of the text and updates it.
 struct ByteWords {
   std::string_view text;
   int32_t first_code_point = 0;
@@ -94,7 +94,7 @@ class TokenizerImpl {
   std::vector<AddedToken> added_by_id_;
   std::map<std::string_view, int32_t> added_ids_;
   std::set<std::string_view> special_texts_;  // texts of the special added tokens
-  // texts of those added tokens that the normalizer changes, by id
+  // the normalized texts of the added tokens that are matched in normalized text, by id; decoding returns these texts
   std::map<int32_t, std::string> decoded_texts_;
   SpecialTokenIds special_ids_;
   int64_t vocab_size_ = 0;

@@ -157,8 +157,8 @@ std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* ke
   return {checked_id((*pair)[1].get<int64_t>(), processor.name_of(key))};
 }
 
-// Reads a post-processor of type BertProcessing or RobertaProcessing. Both add fixed special tokens before and after a text and
-// between the texts of a pair.
+// Reads a post-processor of type BertProcessing or RobertaProcessing. Both have fixed templates: the token "cls" before the first text, and
+// the token "sep" after each text.
 void read_fixed_template(const JsonFields& fields, bool is_roberta, TokenizerSpec* spec) {
   using Kind = TemplatePiece::Kind;
   const std::vector<int32_t> cls = read_bert_token(fields, "cls"), sep = read_bert_token(fields, "sep");
@@ -175,7 +175,7 @@ void trim_offsets(const JsonFields& fields, TokenizerSpec* spec) {
   spec->offset_trimming = OffsetTrimming{fields.flag_or("add_prefix_space", true)};
 }
 
-// Reads one post-processor. Returns true if its type is one that adds special tokens.
+// Reads one post-processor. Returns true if post-processors of its type add special tokens.
 bool read_processor(const JsonFields& fields, TokenizerSpec* spec) {
   const std::string type = type_of(fields);
   if (type == "BertProcessing" || type == "RobertaProcessing") {

@@ -78,11 +78,11 @@ struct ModelSpec {
   std::variant<WordPieceSpec, BpeSpec, UnigramSpec, WordLevelSpec> kind;
 };
 
-// An element of the template that combines one or two texts and special tokens into a sequence.
+// An element of the template by which a post-processor builds a sequence: the first text, the second text of a pair, or special tokens.
 struct TemplatePiece {
   enum class Kind : uint8_t { kFirst, kSecond, kSpecial } kind = Kind::kFirst;
   int32_t type_id = 0;
-  std::vector<int32_t> special_ids;  // ids of the special tokens; only for kSpecial
+  std::vector<int32_t> special_ids;  // ids of the special tokens to add; empty unless the kind is kSpecial
 
   friend bool operator==(const TemplatePiece&, const TemplatePiece&) = default;
 };
@@ -95,7 +95,7 @@ class Decoder;
 
 // Settings of the post-processors ByteLevel and RobertaProcessing, which exclude white space from the offsets of tokens.
 struct OffsetTrimming {
-  // If true, the offsets of the first token are not shortened by the space that add_prefix_space inserted before the text.
+  // True if the space that add_prefix_space inserts before the text does not count as white space of the first token.
   bool keeps_added_space = false;
 };
 
@@ -140,7 +140,7 @@ inline constexpr std::string_view kAddedTokensJson = "added_tokens.json";
 inline constexpr std::string_view kModelConfigJson = "config.json";
 inline constexpr int64_t kMaxTokenizerFileBytes = int64_t{1} << 29;
 
-// The contents of the files in a tokenizer's folder. A file that does not exist has no value.
+// The contents of the files in a tokenizer's folder; a file that does not exist has no value (std::nullopt).
 struct TokenizerFiles {
   std::string folder;  // name of the folder in error messages
   std::optional<std::string> tokenizer_json, vocab_txt, vocab_json, merges_txt;
@@ -158,7 +158,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files);
 // Parses tokenizer.json alone, as Hugging Face's Tokenizer.from_file does.
 TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where);
 
-// Parses a tokenizer.json that was read as JSON. If `model` is present, it replaces the model in the document.
+// Reads a tokenizer from the JSON document of a tokenizer.json. If `model` is present, it is used instead of the model in the document.
 TokenizerSpec parse_tokenizer_document(const Json& document, const std::string& where,
                                        std::optional<ModelSpec> model = std::nullopt);
 
@@ -174,8 +174,9 @@ ModelSpec parse_vocab_and_merges(const std::string& vocab_json, const std::strin
 // reader, white space at the end of a line is ignored, and the last line is used if a token occurs twice.
 Vocabulary parse_vocab_txt(std::string_view text, const std::string& where);
 
-// Assigns an id to every added token as Hugging Face does: its id in the vocabulary, or the next free number. Removes duplicates.
-// `stated` contains for each token the id that the files give it, or -1. Errors: an id in `stated` differs from the assigned one.
+// Assigns an id to every added token as Hugging Face does: its id in the vocabulary, or the next free number. Removes duplicates. `stated`
+// contains for each added token the id that the files state, or -1 if they state none. Errors: kBadData if a stated id differs from the
+// assigned one.
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec);
 
 }  // namespace plimsoll::text

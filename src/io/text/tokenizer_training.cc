@@ -28,7 +28,8 @@ constexpr int64_t kWordPieceAlphabet = 1000;
 constexpr const char* kEndOfText = "<|endoftext|>";
 const std::vector<std::string> kBertTokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-// Returns the parts of a new tokenizer.json other than its vocabulary: normalizer, pre-tokenizer, post-processor and decoder.
+// Returns the fields of a new tokenizer.json that describe its steps: the normalizer, the pre-tokenizer, the post-processor and the
+// decoder.
 OrderedJson steps_of(const TrainingOptions& options) {
   if (options.model == TrainedModel::kBpe) {
     const OrderedJson byte_level = {
@@ -173,8 +174,8 @@ OrderedJson template_of(const OrderedJson& cls, const OrderedJson& sep) {
 std::string tokenizer_json(const TrainingOptions& options, const TrainedBpe& trained) {
   const bool is_bpe = options.model == TrainedModel::kBpe;
   OrderedJson vocab = OrderedJson::object(), merges = OrderedJson::array(), added = OrderedJson::array();
-  // Adds the tokens to the underlying vector of the JSON object, because adding a key to the object itself compares it with all
-  // existing keys.
+  // Appends the tokens to the vector in which OrderedJson stores the fields of an object. Adding a field in the usual way would compare its
+  // name with all earlier names, which takes quadratic time.
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   for (size_t id = 0; id < trained.tokens.size(); ++id) {
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(trained.tokens[id],

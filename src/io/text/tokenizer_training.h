@@ -25,7 +25,7 @@ struct BpeTraining {
   std::vector<std::string> special_tokens;  // special tokens get the first ids
   std::u32string initial_alphabet;  // characters that get a token even if the text does not contain them
   std::optional<int64_t>
-      limit_alphabet;             // if present, only this number of the most frequent characters is kept
+      limit_alphabet;             // the maximum number of characters; only the most frequent ones are kept
   std::string continuing_prefix;  // prefix of tokens inside a word, "##" for WordPiece
   std::string end_suffix;
 };

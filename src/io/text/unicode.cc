@@ -12,8 +12,8 @@ namespace {
 
 #include "io/text/tables/unicode_tables.inc"
 
-// Expands a run-length table of flags to pages, fixed-size blocks of flags for consecutive code points. Pages in which all
-// flags have one value are stored only once per value.
+// Converts a run-length table of flags to pages. A page contains the flags of a fixed number of consecutive code points. If all flags of
+// several pages have the same value, only one of these pages is stored.
 struct PageBuilder {
   std::vector<uint16_t> page_of;
   std::vector<uint8_t> flags;
@@ -217,8 +217,8 @@ bool is_valid_utf8(std::string_view text) {
       continue;
     }
     const DecodedCodePoint c = decode_utf8(text);
-    // U+FFFD can be the result for invalid bytes or the character in the text. The bytes show which: the character is EF BF BD,
-    // and an invalid part of three bytes starts with F0 to F4.
+    // The result U+FFFD means either that the bytes are invalid or that the text contains this character. The bytes of the character are EF
+    // BF BD; the only invalid parts of three bytes begin with F0 to F4.
     if (c.value == kReplacementCharacter && !(c.num_bytes == 3 && text[0] == '\xEF')) return false;
     text.remove_prefix(c.num_bytes);
   }

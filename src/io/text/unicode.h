@@ -42,8 +42,8 @@ class UnicodeTable {
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
-  // Returns the number of the page with the flags of a code point. A page contains the flags of kPageSize consecutive code
-  // points. Pages whose flags are all equal to the same value have the same number. Numbers are smaller than num_pages().
+  // Returns the number of the page that contains the flags of a code point; it is smaller than num_pages(). A page contains the flags of
+  // kPageSize consecutive code points. If all flags of several ranges of code points have the same value, these ranges share a page.
   size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
   size_t num_pages() const { return flags_.size() / kPageSize; }
   // Appends the full canonical decomposition of a code point (the code point itself if it has none).
@@ -57,7 +57,7 @@ class UnicodeTable {
   std::vector<char32_t> mapped_code_points() const;
   // Returns every code point whose combining rank is not 0.
   std::vector<char32_t> combining_code_points() const;
-  // Returns the name and version of the software from which the tables were made. It is part of the content hash of a tokenizer.
+  // Returns the name and version of the software from which the tables were made. The content hash of a tokenizer depends on it.
   static std::string_view source();
 
  private:

@@ -123,8 +123,8 @@ namespace {
 
 #include "io/text/tables/grapheme_tables.inc"
 
-// The classes of code points that determine grapheme clusters, with the numbers that make_grapheme_tables.py writes. A class is
-// stored in the lowest four bits of an entry.
+// The classes of code points by which Unicode divides a text into grapheme clusters (user-perceived characters). The numbers are those that
+// make_grapheme_tables.py writes into the lowest four bits of a table entry.
 enum GraphemeClass : uint32_t {
   kOther,
   kCr,
@@ -153,7 +153,7 @@ uint32_t grapheme_flags(char32_t c) {
   return kGraphemeRuns[2 * low + 1];
 }
 
-// States what the part of a grapheme cluster before a position contains, which decides whether the cluster continues at the position.
+// The contents of a grapheme cluster up to some position. They decide, with the next code point, whether the cluster continues there.
 struct ClusterState {
   bool one_regional = false;  // contains an odd number of regional indicators
   // ends with a pictographic character, which may be followed by extending characters
@@ -201,7 +201,7 @@ std::string_view grapheme_tables_source() {
 }
 
 size_t grapheme_end(std::u32string_view text, size_t begin) {
-  // Of two ASCII characters, only CR LF form a cluster.
+  // Two ASCII characters need no look-up in the tables: only CR LF form a cluster.
   if (begin + 1 >= text.size()) return begin + 1;
   if (text[begin] < 128 && text[begin + 1] < 128 && text[begin] != U'\r') return begin + 1;
   ClusterState state;

@@ -9,7 +9,7 @@
 namespace plimsoll::text {
 namespace {
 
-// An unknown character has the score of the token with the lowest score, minus this number.
+// The score of a character without a token is the lowest score of all tokens minus this number.
 constexpr double kUnknownPenalty = 10.0;
 
 ByteTrie build_trie(const Vocabulary& vocabulary, const TokenIds& ids) {

@@ -22,7 +22,7 @@ struct UnigramScratch {
   struct Node {
     double score = 0;
     int32_t id = kNoToken;  // id of the last token of this split
-    // position at which the last token begins; -1 if there is no split, because no sequence of tokens ends here
+    // position at which the last token begins; -1 if no sequence of tokens covers the word up to this position
     int32_t begin = -1;
   };
   std::vector<Node> nodes;

@@ -48,7 +48,7 @@ Vocabulary parse_vocab_txt(std::string_view text, const std::string& where) {
 
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
   PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
-  // Finds the ids of the added tokens in the vocabulary; other tokens are not needed here.
+  // Finds which added tokens are in the vocabulary, and their ids. Only these are put into the map, because the vocabulary is large.
   std::unordered_map<std::string_view, int32_t> vocab;
   for (const AddedToken& token : spec->added_tokens) vocab[token.content] = -1;
   for (const auto& [token, id] : spec->model.vocab) {

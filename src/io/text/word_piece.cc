@@ -30,7 +30,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
     out->resize(first_token);
     out->push_back({unk_id_, 0, static_cast<uint32_t>(word.size())});
   };
-  // A word has no more code points than bytes, so its code points need to be counted only if it has many bytes.
+  // Counts the code points only if the word has more bytes than the limit: a word has at most as many code points as bytes.
   if (word.size() > max_chars_per_word_ &&
       count_code_points(word) > static_cast<int64_t>(max_chars_per_word_)) {
     return unknown();

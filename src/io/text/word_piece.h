@@ -29,8 +29,8 @@ class WordPiece {
   int32_t unk_id() const { return unk_id_; }
 
  private:
-  // The tokens of the vocabulary. The search for a token inside a word starts at the node to which the continuing prefix ("##")
-  // leads, so that the prefix need not be compared.
+  // A trie of the tokens. Tokens inside a word begin with the continuing prefix ("##"). The search for them starts at the node of this
+  // prefix, so that the prefix itself need not be followed each time.
   ByteTrie trie_;
   ByteTrie::Node continuing_root_;  // the node to which the continuing prefix leads
   int32_t unk_id_;

@@ -103,8 +103,8 @@ struct AttentionReach {
   constexpr bool sees(int64_t i, int64_t j) const { return j >= first_key(i) && j < end_key(i); }
 };
 
-// Numbers the pairs of a query row t of the batch and a head h, and returns the number of the given pair. Requires: the result is below
-// 2^32.
+// Returns a number that identifies query row t of the batch and head h: a different one for each pair of them. The number selects the
+// random numbers of dropout. Requires: it is below 2^32.
 constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
   return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
 }
@@ -127,8 +127,9 @@ struct AttentionOptions {
   AttentionMask mask = AttentionMask::kBidirectional;
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
-  // If several ranks divide the heads of an attention layer, these are the number of heads of all ranks and the index of the first head of
-  // this rank. The random numbers of dropout depend on both. If all_heads is 0, this rank computes all heads.
+  // These two fields describe this rank if several ranks divide the heads of an attention layer: the number of heads of all ranks, and the
+  // index of the first head of this rank. The random numbers of dropout depend on both. all_heads = 0 means that this rank computes all
+  // heads.
   int64_t all_heads = 0;
   int64_t first_head = 0;
 };
@@ -167,7 +168,7 @@ struct AttentionBwdArgs {
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Returns attention_row() of query row t and head h of this rank. attention_row() gets the number of this head among those of all ranks.
+// Returns attention_row() of query row t and head h of this rank, with the number that this head has among the heads of all ranks.
 template <typename Args>
 uint64_t random_row(const Args& args, int64_t t, int64_t h) {
   const AttentionOptions& options = args.options;

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Operands are copied ("staged") into blocks of 64 rows (or columns) with 64 terms of each sum: 8 KiB each for A and B.
+// Both operands are copied ("staged") into blocks that AMX can load: 64 rows of A (or columns of B), each with 64 terms of the sums over k.
+// A block has 8 KiB.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
 constexpr int64_t kBlockTermTiles = kBlock / kTileTerms;
@@ -19,8 +20,8 @@ struct Staged {
   alignas(64) float c[2][2][kTileRows * kTileRows];
 };
 
-// Rounds two vectors to bf16 and returns 32-bit words: the lower half of a word is an element of `first`, the upper half the same element
-// of `second`.
+// Rounds two vectors to bf16 and packs them into a vector of 32-bit words. Word i contains element i of `first` in its lower half and
+// element i of `second` in its upper half.
 PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
@@ -65,7 +66,8 @@ PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std
   }
 }
 
-// A block of up to 2 x 2 tiles of the result C. A tile that extends past the last row of C is loaded and stored through a copy.
+// Up to 2 x 2 tiles of the result C, which are computed together. If a tile extends past the last row of C, it is loaded and stored through
+// a copy.
 struct TileBlock {
   float* c;
   int64_t ldc;
@@ -151,7 +153,8 @@ int64_t tiles_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// The position of the staged block in the matrix product: its first row m, first column n and first term k of the sums.
+// The position of the blocks that are multiplied: the first row m and column n of the result, and the index k of the first term of the
+// sums.
 struct Corner {
   int64_t m, n, k;
 

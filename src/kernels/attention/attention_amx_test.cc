@@ -25,14 +25,14 @@ struct Sizes {
   int64_t rows, columns, depth;
 };
 
-// Every product must be exact: the operands have eight significant bits and a sum has at most 2^8 products, so fp32 sums are exact in any
-// order.
+// Checks that a product is exact. The operands have eight significant bits and a sum has at most 2^8 products of them, so fp32 sums are
+// exact in any order.
 void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
   SCOPED_TRACE(std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth));
   const bool by_row = left == LeftOperand::kByRow;
   const int64_t columns = (s.columns + 15) / 16 * 16;
   const int64_t lda = (by_row ? s.depth : s.rows) + 3, ldb = columns + 16, ldc = columns + 5;
-  // The elements between the rows of A are NaN. If multiply_amx read them, the results would be NaN.
+  // The padding elements at the end of each row of A are NaN. If multiply_amx read them, the results would be NaN.
   GuardedBuffer a("amx/a", DType::kF32, ((by_row ? s.rows : s.depth) - 1) * lda + lda - 3);
   GuardedBuffer b("amx/b", DType::kF32, (s.depth - 1) * ldb + columns);
   GuardedBuffer c("amx/c", DType::kF32, (s.rows - 1) * ldc + columns);

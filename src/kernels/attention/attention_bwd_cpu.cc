@@ -134,7 +134,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kRead>({args.o, columns}, t, task.h + 1, args.dims.head_dim);
   fetch_head<Fetch::kRead>({args.d_o, columns}, t, task.h + 1, args.dims.head_dim);
 }
-// Prefetches the cache lines of d_q, d_k and d_v to which row t of this head will be written.
+// Prefetches, for writing, the cache lines of d_q, d_k and d_v into which the results of row t and this head will be stored.
 [[gnu::always_inline]] inline void bwd_fetch_gradients(const BwdTask& task, int64_t t) {
   const AttentionBwdArgs& args = task.args;
   const int64_t kv_head = bwd_kv_head(task, task.h), head_dim = args.dims.head_dim;
@@ -143,7 +143,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kWrite>({args.d_v.view, args.d_v.row_stride}, t, kv_head, head_dim);
 }
 
-// The range of keys that a block of queries sees. Its tiles of keys start at `first`, and the last tile ends at `end`.
+// The range of keys that the queries of a block see, rounded down to a tile of keys at `first`. The last tile ends at `end`.
 struct BwdKeys {
   int64_t first = 0, end = 0;
 };
@@ -159,8 +159,8 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
     const int64_t hidden = std::clamp<int64_t>(reach.first_key(i + r) - j, 0, keys);
     const int64_t visible = std::clamp<int64_t>(reach.end_key(i + r) - j, 0, keys);
     const int64_t t = task.sequence.first + i + r;
-    // The inputs of the next head are prefetched while the first tile of keys is processed, and the outputs of this head while the last one
-    // is. If a block has several tiles, the two groups of prefetched cache lines therefore do not compete for the cache at the same time.
+    // Inputs of the next head are prefetched while the first tile of keys is processed, and outputs of this head while the last tile is. If
+    // a block has several tiles, the two groups of prefetched cache lines are therefore not in the cache at the same time.
     if (j == range.first) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;

@@ -70,8 +70,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     factor[i] = args.scale;
   }
   for (int key = begin; key < end; key += kKeys) {
-    // The loop overlaps copies with products: the keys of a tile are copied while d_o is multiplied by its values, and the values of the
-    // next tile are copied while its keys are multiplied. This call waits for the values.
+    // Copies and products overlap in this loop. While d_o is multiplied by the values of a tile, the keys of the same tile are copied.
+    // While these are multiplied, the values of the next tile are copied. This call waits for the values.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
@@ -150,8 +150,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   for (; of_query.head <= last_head; ++of_query.head) {
     const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
     for (int row = start; row < end; row += kQueries) {
-      // The loop overlaps copies with products: the queries of a tile are copied while its d_o is multiplied, and d_o of the next tile is
-      // copied while its queries are multiplied. This call waits for d_o.
+      // Copies and products overlap in this loop. While d_o of a tile is multiplied, the queries of the same tile are copied. While these
+      // are multiplied, d_o of the next tile is copied. This call waits for d_o.
       wait_for_fetches();
       __syncthreads();
       fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);
@@ -206,8 +206,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes 16 kR rows, whose tiles stay in shared memory while
-// the block runs. It loops over the other rows in tiles of kPassing rows.
+// Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes the gradients of 16 kR rows and keeps the tiles of
+// these rows in shared memory. It loops over the rows with which they are combined in tiles of kPassing rows.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);

@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Shared memory of the first kernel: a tile each of q and d_o that the block keeps, two pairs of tiles of k and v that the loop replaces,
-// and delta of each row. The second kernel has as many tiles (it keeps k and v and replaces q and d_o) and, for each of two tiles of
-// queries, lse, delta and the dropout bits of the rows.
+// Bytes of shared memory. The first kernel keeps a tile each of q and d_o and loops over k and v, for which it has two tiles each; it also
+// stores delta of each row. The second kernel keeps k and v and loops over q and d_o, with as many tiles. For each of the two tiles of
+// queries it also stores lse, delta and the dropout bits.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>

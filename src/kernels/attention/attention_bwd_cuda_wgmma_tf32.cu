@@ -17,8 +17,9 @@ constexpr int kRows = 64;
 // The number of 32-bit values per tile of queries: lse, delta and the dropout bits.
 constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
 
-// Shared memory: two pairs of tiles that the loop replaces, the transposed tiles of one pair, and values per row. The kernel for d_q stores
-// delta of each row. The kernel for d_k and d_v stores lse, delta and the dropout bits of two tiles of queries.
+// Shared memory: two pairs of tiles that the loop replaces; one transposed tile in the kernel for d_q, two in the kernel for d_k and d_v;
+// and values per row. The kernel for d_q stores delta of each row. The other one stores lse, delta and the dropout bits of two tiles of
+// queries.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -99,7 +100,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(d_q[0]);
   }
-  // The results are stored through the memory of the tiles, so all products must have read them.
+  // The results are first written to the memory of the tiles, so all warps must have completed the products that read the tiles.
   __syncthreads();
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
@@ -178,7 +179,7 @@ __global__ __launch_bounds__(kWarpgroup,
     hold(d_v[0]);
     hold(d_k[0]);
   }
-  // The results are stored through the memory of the tiles, so all products must have read them.
+  // The results are first written to the memory of the tiles, so all warps must have completed the products that read the tiles.
   __syncthreads();
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};

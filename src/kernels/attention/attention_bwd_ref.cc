@@ -11,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// One head of one sequence. The functions return elements of its tensors, and the quantities that attention.h defines for two rows.
+// One head of one sequence. Its functions return single elements of the tensors, and the quantities of attention.h for a query row and a
+// key row.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
@@ -66,8 +67,8 @@ struct Head {
   }
 };
 
-// Adds the contributions of row i to d_q, d_k and d_v of row i for one head of q. As a query, row i is paired with every key `other`; as a
-// key, it is paired with every query `other`.
+// Adds all terms of d_q, d_k and d_v of row i for one head of q. Row i takes part twice: as a query, together with every row `other` as
+// key, and as a key, together with every row `other` as query.
 void add_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
   for (int64_t other = 0; other < head.sequence.count; ++other) {

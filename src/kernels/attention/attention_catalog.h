@@ -48,8 +48,8 @@ struct PagedAttentionDims {
 
 inline constexpr int64_t kAttentionLongest = int64_t{1} << 20;
 
-// The sizes of the tiles of a matrix product: the number of query rows and of key rows that are multiplied at a time. A tile of 64 x 64
-// floats fills a third of a 48 KiB L1 cache, and with 64 terms per sum the loads and stores of the result take little of the time.
+// The size of tiles in the matrix products: the number of query rows and the number of key rows that are multiplied at a time. A tile of 64
+// x 64 floats fills a third of an L1 cache of 48 KiB. For sums of 64 terms, loading and storing the result takes little of the time.
 inline constexpr int64_t kAttentionTile = 64;
 
 constexpr int64_t attention_round_up(int64_t value, int64_t multiple) {
@@ -74,9 +74,9 @@ constexpr int64_t attention_score_stride(int64_t keys) {
   return attention_padded_keys(keys) + 16;
 }
 
-// Returns the number of floats of scratch memory per thread in the forward pass. The terms are the sizes of these arrays, in this order:
-// the transposed k, and v; a tile of k, and the query rows of q and o; the scores of the query rows; the dropout factors of one query row,
-// and 1 / (sum of exponentials) of each query row.
+// Returns the number of floats of scratch memory per thread in the forward pass: the sum of the sizes of these arrays, in this order: the
+// transposed k, and v; a tile of k, and the query rows of q and o; the scores of the query rows; the dropout factors of one query row, and
+// 1 / (sum of exponentials) of each query row.
 constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
   const int64_t keys = attention_padded_keys(dims.longest);
@@ -94,7 +94,7 @@ constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
          2 * kAttentionTile * attention_score_stride(kAttentionTile) + 3 * kAttentionTile;
 }
 
-// Returns the bytes of the list of sequences in order of length, which all threads share.
+// Returns the bytes of the array with the numbers of the sequences, longest first, which all threads read.
 constexpr int64_t attention_order_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.sequences * 4, 64);
 }
@@ -142,9 +142,9 @@ constexpr int64_t first_token_attention_parts(int64_t longest) {
   const int64_t rows = first_token_attention_part_rows(longest);
   return longest <= rows ? 1 : (longest + rows - 1) / rows;
 }
-// Return the bytes of the arrays in the scratch memory of first_token_attention: the queries; for each head, the vector whose product with
-// a row of x is the score of that row; and, for each part of a sequence and each head, the weighted sum of rows, the largest score and the
-// sum of probabilities.
+// The three functions return the bytes of arrays in the scratch memory of first_token_attention. First: the queries. Second: for each head,
+// the vector whose product with a row of x is the score of that row. Third: for each part of a sequence and each head, the weighted sum of
+// rows, the largest score and the sum of probabilities.
 constexpr int64_t first_token_attention_query_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.sequences * dims.heads * dims.head_dim * 4, 256);
 }
@@ -176,20 +176,20 @@ inline constexpr int64_t kPagedRows = 8;
 constexpr int64_t paged_attention_parts(const PagedAttentionDims& dims) {
   return (dims.max_pages * dims.page_size + kPagedPart - 1) / kPagedPart;
 }
-// Returns true if the parts of one sequence are computed by different threads, because the call has too few rows to give every thread a
-// row. The results have the same bits in both cases.
+// Returns true if a CPU divides each sequence into parts that different threads compute. It does so if the call has too few rows to give
+// every thread several of them. The division does not change any bit of the results.
 constexpr bool paged_attention_divides_sequences(const PagedAttentionDims& dims, int threads) {
   return threads > 1 && dims.tokens < 4 * threads;
 }
-// Returns the number of floats that store the result of a row, or of a row and one part of its sequence: o of all heads, padded to whole
-// vectors, and per head the lse and the sum of the weights with which the parts are joined.
+// Returns the number of floats for the result of a row (or of a row and one part of its sequence). It consists of o of all heads, padded to
+// whole vectors, and of two numbers per head: the lse, and the sum of the weights with which the parts are joined.
 constexpr int64_t paged_attention_result_floats(const PagedAttentionDims& dims) {
   return dims.heads * (attention_padded_dim(dims.head_dim) + 2);
 }
 // The distance of two rows of scores in floats. It leaves space for one vector after the last score.
 constexpr int64_t kPagedScoreStride = kPagedPart + 32;
-// Returns the number of floats of a thread's queries in scratch memory: kPagedRows rows, followed by up to 15 rows of zeros. The scratch
-// memory of a thread also contains scores and results of kPagedRows rows, and the sums of the results of the parts.
+// Returns the number of floats for the queries in a thread's scratch memory: kPagedRows rows, then up to 15 rows of zeros. That memory also
+// contains the scores and results of kPagedRows rows, and the joined results of the parts.
 constexpr int64_t paged_attention_q_floats(const PagedAttentionDims& dims) {
   return (kPagedRows * dims.heads + 16) * attention_padded_dim(dims.head_dim);
 }
@@ -198,8 +198,8 @@ constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) 
   return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
 }
 constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
-  // Reserves memory for the results of divided sequences even if `dims` has too many rows to divide them: smaller batches divide their
-  // sequences and use the same scratch memory, whose size is computed for the largest batch only.
+  // Reserves memory for the results of parts even if `dims` has too many rows to divide sequences into parts. Calls with fewer rows do
+  // divide them, and use the same scratch memory, whose size is computed only once, for the largest number of rows.
   const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
   const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
   return (threads * paged_attention_thread_floats(dims) + stored) * 4;
@@ -207,14 +207,14 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// Calls of few rows (at most kPagedCudaDividedRows) would leave most of a GPU idle, so their sequences are divided into parts, each
-// computed by one thread block. The number of parts is chosen such that about kPagedCudaBlocks thread blocks result, as many as an H100 or
-// H200 runs at a time. Up to 2048 positions form at most kPagedCudaJoinedParts parts, whose sizes are multiples of 64, the number of keys
-// that the warps of a thread block load at once. More positions form parts of at least kPagedPart. Calls of more rows use one part per row
-// and head.
+// The division of sequences on a GPU. A call of few rows (at most kPagedCudaDividedRows) would leave most of the GPU idle, so each sequence
+// is divided into parts, one per thread block. The number of parts is such that there are about kPagedCudaBlocks thread blocks, as many as
+// an H100 or H200 runs at a time. Up to 2048 positions form at most kPagedCudaJoinedParts parts, whose sizes are multiples of 64, the
+// number of keys that a thread block loads at once. More positions form parts of at least kPagedPart. Calls of more rows do not divide
+// sequences.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
 inline constexpr int64_t kPagedCudaBlocks = 640;
-// The largest number of parts of a row whose results GPUs of compute capability 9.0 join in the same launch. More parts need a second
+// If a row has at most this number of parts, GPUs of compute capability 9.0 join their results in the same launch. More parts need a second
 // launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;
 // Returns the number of positions per part on a GPU. Requires: dims.tokens and dims.kv_heads are positive.
@@ -235,7 +235,7 @@ constexpr int64_t paged_attention_cuda_parts(const PagedAttentionDims& dims) {
 // Returns the scratch bytes for up to dims.tokens rows. A call of fewer rows divides its sequences into more parts and can need more bytes,
 // so the maximum over all numbers of rows is returned.
 constexpr int64_t paged_attention_cuda_scratch_bytes(const PagedAttentionDims& dims) {
-  int64_t most = 0;  // the largest product of rows and parts per row
+  int64_t most = 0;  // the largest number of results of parts (rows x parts per row) of a call
   for (int64_t rows = 1; rows <= std::min(dims.tokens, kPagedCudaDividedRows); ++rows) {
     PagedAttentionDims fewer = dims;
     fewer.tokens = rows;

@@ -88,7 +88,8 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
-// Returns the fastest numbers of rows per thread block for these sizes. The choice does not change any bit of the results.
+// Returns the numbers of rows per thread block of the mma.sync kernels that are fastest for these sizes. They do not change any bit of the
+// results.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
   if (attention_is_of_short_sequences(dims)) return {64, 64, 64};
   return {};
@@ -117,7 +118,7 @@ void check_mma(const AttentionKernelArgs& args) {
   PLIMSOLL_CHECK(rows_start_at_multiples(args, 8),
                  "the tensor-core kernels of attention copy 16 bytes at a time, so every head of every row "
                  "must start at a multiple of 8 elements, but heads have {} elements and the rows of q, k "
-                 "and v are {}, {} and {} apart",
+                 "and v are {}, {} and {} elements apart",
                  args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
@@ -127,7 +128,8 @@ void check_tf32(const AttentionKernelArgs& args) {
   PLIMSOLL_CHECK(
       args.vectors,
       "the tf32 kernels of attention copy 16 bytes at a time, so every head of every row must start at a "
-      "multiple of 4 elements, but heads have {} elements and the rows of q, k and v are {}, {} and {} apart",
+      "multiple of 4 elements, but heads have {} elements and the rows of q, k and v are {}, {} and {} "
+      "elements apart",
       args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
@@ -178,7 +180,7 @@ void run(const AttentionBwdArgs& args, const int64_t* rng, Check check, const La
   if (kernel.tokens > 0) launch(kernel);
 }
 
-// Runs the mma.sync kernels. `rows` sets the rows per thread block for 16-bit tensors; it has no effect on fp32 tensors.
+// Runs the mma.sync kernels. `rows` is the number of rows per thread block for 16-bit tensors. For fp32 tensors the number is fixed.
 void run_mma(const AttentionFwdArgs& args, const int64_t* rng, Check check, const AttentionBlockRows& rows,
              CudaStream stream) {
   run(args, rng, check,

@@ -45,10 +45,10 @@ AttentionForward attention_fwd_cuda_mma, attention_fwd_cuda_tf32, attention_fwd_
 AttentionBackward attention_bwd_cuda_mma, attention_bwd_cuda_tf32, attention_bwd_cuda_tiled;
 
 // These functions use warpgroup instructions if the device and the build have them; otherwise they call *_cuda_mma or *_cuda_tf32. The tf32
-// functions also call *_cuda_tf32 for heads wider than 64, for heads that share keys and values, and for a window. The error bounds are
-// those of *_cuda_mma and *_cuda_tf32, but the bits differ. Measured on an H200 with dropout, both passes in tf32: 32 sequences of 512 rows
-// and 16 heads of 64 take 1.13 ms with warpgroups and 1.62 ms with mma.sync. 32 sequences of 128 rows and 12 heads of 32 take 0.102 and
-// 0.083 ms, because half of a warpgroup's tile is then zeros.
+// function calls *_cuda_tf32 also for heads wider than 64, for query heads that share a head of k and v, and for a window. Error bounds are
+// those of *_cuda_mma and *_cuda_tf32, but the bits differ. Both passes in tf32 with dropout, measured on an H200: 32 sequences of 512 rows
+// and 16 heads of 64 take 1.13 ms with warpgroups and 1.62 ms with mma.sync. 32 sequences of 128 rows and 12 heads of 32 take 0.102 ms and
+// 0.083 ms: half of each warpgroup tile consists of zeros then.
 AttentionForward attention_fwd_cuda_wgmma, attention_fwd_cuda_tf32_wgmma;
 AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 
@@ -58,8 +58,8 @@ AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 
-// The number of rows per thread block (64 or 128) of each kernel of *_cuda_mma. The functions below run these kernels with the given
-// numbers, so that the benchmark can compare them.
+// The number of rows per thread block (64 or 128) of each kernel of *_cuda_mma. The two functions below run the kernels with given numbers
+// instead of the fastest ones, so that the benchmark can compare them.
 struct AttentionBlockRows {
   int forward = 128;  // number of query rows per block of the forward kernel
   int d_q = 128;      // number of query rows per block of the kernel for d_q

@@ -104,7 +104,7 @@ class Tensors {
   const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
   const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
   const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Returns the sum of S^2 H D over the sequences: the multiply-adds of one matrix product of attention.
+  // Returns the number of multiplications in one matrix product of attention: the sum of S^2 H D over the sequences of S rows.
   double products() const { return products_; }
 
  private:
@@ -178,8 +178,8 @@ void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, co
               4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
 }
 
-// Returns the family of kernels to time on Hopper without tf32: warpgroup kernels for 16-bit heads from 33 to 64, mma.sync for other 16-bit
-// heads, and tiled kernels for fp32.
+// Returns the family of kernels to measure on Hopper without tf32: the warpgroup kernels for 16-bit tensors with heads of 33 to 64 columns,
+// the mma.sync kernels for 16-bit tensors with other heads, and the tiled kernels for fp32.
 std::string family_of(const Shape& shape) {
   if (shape.dtype == DType::kF32) return "tiled";
   return shape.head_dim > 32 && shape.head_dim <= 64 ? "wgmma" : "mma";

@@ -54,8 +54,8 @@ TEST(AttentionCudaRows, EmptyBatchesAreAllTail) {
   }
 }
 
-// Row j of v is unit vector j % 64 and all queries are zero. All probabilities of a row are then equal, so element d of o counts the keys
-// that dropout kept among d, d + 64, d + 128 and so on. This shows whether exactly the specified keys are dropped.
+// All queries are zero, so all keys of a row have the same probability. Row j of v is unit vector j % 64, so element d of o counts how many
+// of the keys d, d + 64, d + 128 and so on dropout kept. This shows whether exactly the specified keys are dropped.
 TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   int64_t checked = 0;
   for (const auto& [kernels, dtype] : families()) {
@@ -163,7 +163,7 @@ TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
 TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
-    // Dropout depends on the row in the batch; the tested sequence starts at row 3 in both batches.
+    // The random numbers of dropout depend on the row in the batch. The tested sequence therefore starts at row 3 in both batches.
     here.dropout = 0.1;
     here.dtype = dtype;
     AttentionProblem there = here;

@@ -28,8 +28,8 @@ AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   return rounding;
 }
 
-// Compares values with a limit of `bound` plus `rounding`, the rounding of the result itself. Both are multiplied by 1.01, because `bound`
-// leaves out products of two rounding errors, which are below a hundredth of it.
+// Compares values. The allowed error is `bound` plus `rounding`, the rounding of the result itself. Both are multiplied by 1.01, because
+// the formulas of `bound` omit products of two rounding errors, which are less than a hundredth of the bound.
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           std::vector<double> bound, const AttentionRounding& rounding,
                           Zeros zeros = Zeros::kSuspicious) {
@@ -166,7 +166,7 @@ TEST(AttentionCudaShared, SymmetricWindowsSkipTilesOnBothSides) {
   EXPECT_GE(compared, 6);
 }
 
-// Compares the results of the tiled kernels, which compute in fp32, with those of the tensor cores on one problem. The results differ by a
+// Runs the tiled kernels, which compute in fp32, and the tensor-core kernels on one problem and compares the results. They may differ by a
 // few random roundings to 16 bits, each with a relative error of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {
   AttentionCase tiled(problem), mma(problem);

@@ -10,8 +10,8 @@
 
 namespace plimsoll::attention {
 
-// The rows that a thread block computes. A sequence consists of rows first .. first + count - 1 of the batch; the block starts at row
-// `row`, counted from the start of the sequence.
+// The rows that a thread block computes. They belong to the sequence that consists of rows first .. first + count - 1 of the batch, and
+// begin at row number `row` of this sequence.
 struct Work {
   int first = 0;
   int count = 0;
@@ -22,9 +22,9 @@ struct Work {
 
 enum class TileOrder { kForward, kBackward };
 
-// Returns the number of this block's tile of rows. Blocks are numbered (tile, head, sequence) or, under a causal mask, (head, tile,
-// sequence). Under a causal mask some tiles have more work than others. The second numbering starts the tiles with most work first in all
-// heads of a sequence, so that none of them is still running when the others have ended.
+// Returns the number of the tile of rows that this block computes. The grid is numbered (tile, head, sequence) or, under a causal mask,
+// (head, tile, sequence). Under a causal mask some tiles have more work than others; the second order starts the tiles with most work
+// first, for all heads of a sequence. Otherwise some of these tiles would still run when all other blocks have ended.
 __device__ inline int tile_of_block(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? blockIdx.y : blockIdx.x);
 }
@@ -32,9 +32,9 @@ __device__ inline int num_tiles(const AttentionKernelArgs& args) {
   return static_cast<int>(args.causal ? gridDim.y : gridDim.x);
 }
 
-// Returns the rows that this block computes. The grid has one more sequence index than there are sequences; the blocks with that index
-// write zeros to the rows after the last sequence. kBackward assigns the last rows of a sequence to the first blocks, because these rows
-// see the most keys under a causal mask.
+// Returns the rows that this block computes. The grid has one sequence index more than there are sequences: blocks with the last index
+// write zeros to the rows after the last sequence. With kBackward the first blocks compute the last rows of a sequence, because under a
+// causal mask these rows see the most keys.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(args.causal ? blockIdx.x : blockIdx.y);
@@ -48,7 +48,7 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
-// Returns `work` with its head of q replaced by the head of k and v that this head reads.
+// Returns a copy of `work` with the head of k and v that the head of q in `work` reads.
 __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work& work) {
   Work keys = work;
   keys.head = work.head / args.group;
@@ -71,8 +71,8 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
   return args.window > 0 ? min(work.count, key + args.window) : work.count;
 }
 
-// The initial value of the running maximum of a row's scores. It is finite because a window can hide all keys of a tile from a row: with
-// minus infinity, the difference of two such maxima would be NaN; with this value, the sums of the row stay zero.
+// The initial value of the running maximum of a row's scores. It is not minus infinity, because a window can hide all keys of a tile from a
+// row, and the difference between two maxima of minus infinity would be NaN. With this value the sums of such a row stay zero.
 inline constexpr float kNoScore = -1e30f;
 
 // Writes zeros to the tail rows (unused rows after the last sequence) of one head. The thread blocks that do this divide these rows.
@@ -113,9 +113,9 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// The values from which dropout computes attention_number() of attention.h. They are the same for a whole call. `site_high` and `site_low`
-// are the halves of a product of the first Philox round that depends only on the site, a number that identifies the op. `addend` and
-// `either` let kept_halves() compare two 16-bit numbers with the threshold at once.
+// The values from which dropout computes attention_number() of attention.h, the same for all rows and keys of a call. `site_high` and
+// `site_low` are a product of the first Philox round that depends only on the site (a number that identifies the op). `addend` and `either`
+// are constants with which kept_halves() compares two 16-bit numbers with the dropout threshold at once.
 struct Dropout {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
@@ -137,20 +137,20 @@ __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   return dropout;
 }
 
-// Compares two packed 16-bit numbers with the dropout threshold: bit 15 of the result is set if the lower half of `numbers` is at least the
-// threshold, bit 31 if the upper half is. The other bits are arbitrary. The addition carries into the top bit of a half if its lower 15
-// bits reach those of the threshold. If the threshold is below 2^15, this carry or the number's top bit suffices; otherwise both are
-// needed.
+// Compares two packed 16-bit numbers with the dropout threshold. Bit 15 of the result is set if the lower half of `numbers` is at least the
+// threshold, bit 31 if the upper half is; the other bits are arbitrary. The addition carries into the top bit of a half if its lower 15
+// bits are at least those of the threshold. If the threshold is below 2^15, either this carry or the top bit of the number suffices,
+// otherwise both are necessary.
 __device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers) {
   const uint32_t sum = (numbers & 0x7fff7fffu) + dropout.addend;
   return (sum & numbers) | ((sum | numbers) & dropout.either);
 }
 
-// Intermediate results of the Philox rounds that are the same for all query rows. start_block() computes them once per block of random
-// numbers, and draw_block() completes the rounds for each row.
+// Results of the first Philox rounds that do not depend on the query row. start_block() computes them once per block of random numbers.
+// draw_block() computes the remaining rounds for each row.
 struct BlockStart {
-  uint32_t word1 = 0, word3 = 0;  // word 1 of the Philox counter after two rounds, word 3 after one round
-  uint32_t high = 0, low = 0;     // halves of the product with word 0 in the third round
+  uint32_t word1 = 0, word3 = 0;  // word 1 of the counter after two rounds, and word 3 after one round
+  uint32_t high = 0, low = 0;     // the two halves of the product of word 0 in the third round
 };
 // Starts the Philox rounds of a block. Requires: `block` is the low half of attention_random_block().
 __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block) {

@@ -17,7 +17,7 @@ constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// Multiplies a warp's rows of `left` by 8 * kN rows of `tile`: adds the dot products over the head size to acc[m].
+// Adds to acc[m] the products of a warp's rows of the tile `left` with 8 * kN rows of `tile`: dot products over the elements of a head.
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
@@ -66,8 +66,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
-  // The position of the dropout bit of the lane's first key in its word of 32 keys. The next three bits belong to the keys 8, 16 and 24
-  // rows later.
+  // The position of the dropout bit of this lane's first key in a word with the bits of 32 keys. The three bits after it belong to the keys
+  // 8, 16 and 24 rows below that key.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int head, int row, int stage) {

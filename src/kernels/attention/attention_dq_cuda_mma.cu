@@ -15,8 +15,8 @@ constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
 
-// Computes d_x, the gradients of the scores, for one step of 16 keys from the scores x and the products y of d_o and v. Returns it as left
-// operand of the next matrix product.
+// Computes d_x, the gradients of the scores, for 16 keys (number `step` of the tile) from their scores x and the products y of d_o and v.
+// Returns d_x as left operand of the next matrix product.
 template <DType kType, int kM, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
                               const KeepDraw<kM>& keep, int step, float (&x)[kM][2][4], float (&y)[kM][2][4],

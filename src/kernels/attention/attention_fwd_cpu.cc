@@ -170,9 +170,9 @@ namespace {
 
 HWY_EXPORT(fwd_task);
 
-// Returns the number of query rows per task. If there are enough pairs of a sequence and a head to give every thread tasks, it is all rows
-// of a sequence; otherwise it is a multiple of 64 that gives about four tasks per thread. Every task copies k and v into tiles again, and
-// more rows per task amortize this.
+// Returns the number of query rows per task. If the sequences and heads alone give enough tasks for all threads, a task has all rows of a
+// sequence. Otherwise the number is a multiple of 64 such that each thread gets about four tasks. Each task copies k and v into tiles
+// again, so tasks with more rows spend a smaller share of their time on copies.
 int64_t rows_of_task(const AttentionDims& dims, int threads) {
   if (threads == 1) return attention_padded_keys(dims.longest);
   const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);

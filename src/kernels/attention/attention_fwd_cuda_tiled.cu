@@ -119,7 +119,7 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
   using namespace attention;
   const int64_t shared = shared_bytes_of_block();
-  // True if sequences have at most 64 tokens on average.
+  // For sequences of at most 64 tokens on average, thread blocks compute fewer rows.
   const bool is_short = args.tokens <= 64 * args.sequences;
   if (args.head_dim <= 32 && is_short) {
     launch<32, 4, 64>(args, stream);

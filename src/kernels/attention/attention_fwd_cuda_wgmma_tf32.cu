@@ -85,7 +85,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(out[0]);
   }
-  // The results are stored through the memory of the tiles, so all products must have read them.
+  // The results are first written to the memory of the tiles, so all warps must have completed the products that read the tiles.
   __syncthreads();
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];

@@ -29,8 +29,8 @@ constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches one thread block per tile of `rows` rows of a sequence of the greatest length, for each of `heads` heads of every sequence, plus
-// as many blocks as one more sequence would have; they write zeros to the rows after the last sequence. find_work() decodes block indices.
+// Launches `kernel` on a grid of tiles of `rows` rows (as many as the longest sequence has), `heads` heads, and sequences. The grid
+// contains one sequence too many, whose blocks write zeros to the rows after the last sequence. find_work() computes the tile of a block.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
@@ -47,8 +47,8 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int he
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 
-// Calls the template `launch` for the smallest supported tile width (32, 64 or 128) that holds a head. Heads wider than 64 use blocks of 64
-// rows.
+// Calls the template `launch` with the smallest supported tile width (32, 64 or 128 columns) in which a head fits. For heads wider than 64
+// a block has 64 rows.
 template <DType kType, int kM, typename Launch>
 void launch_for_head(int head_dim, const Launch& launch) {
   if (head_dim <= 32) {
@@ -60,8 +60,8 @@ void launch_for_head(int head_dim, const Launch& launch) {
   }
 }
 
-// Calls the template `launch` for the data type of the arguments and for the smallest supported tile width that holds a head. Blocks have
-// `rows` (64 or 128) rows for 16-bit tensors and 64 * kMOfF32 rows for fp32 tensors.
+// Calls the template `launch` with the data type of the arguments and the smallest supported tile width in which a head fits. A block has
+// `rows` (64 or 128) rows of 16-bit tensors, or 64 * kMOfF32 rows of fp32 tensors.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {

@@ -40,7 +40,7 @@ struct AttentionKernelArgs {
   int group = 1;   // number of heads of q per head of k and v
   int window = 0;  // rows at this distance or farther do not see each other; 0 means no limit
   bool dropout = false, causal = false;
-  bool vectors = false;  // true if every row of every head starts at a multiple of four elements
+  bool vectors = false;  // true if the address of every row of every head permits loads of four elements
   DType dtype = DType::kF32;
 };
 

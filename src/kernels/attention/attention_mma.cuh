@@ -24,27 +24,29 @@ namespace plimsoll::attention {
 inline constexpr int kMmaThreads = 128;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// Returns the byte offset of a 16-byte chunk of a row within a tile. The functions below compute with it the address that a lane passes to
+// Returns the byte offset within a tile of a 16-byte chunk of a row. The functions below use it for the address that a lane passes to
 // ldmatrix for the first fragment of a tile.
 template <int kDim>
 __device__ inline uint32_t lane_offset(int row, int chunk) {
   const int place = kDim == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
   return static_cast<uint32_t>(row * kDim * 2 + place * 16);
 }
-// Returns the lane's ldmatrix offset for a left operand, or for a right operand that is summed over the rows of its tile.
+// Returns the offset that this lane passes to ldmatrix for a left operand, or for a right operand whose product sums over the rows of its
+// tile.
 template <int kDim>
 __device__ inline uint32_t lane_by_columns() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane % 16, lane / 16);
 }
-// Returns the lane's ldmatrix offset for a right operand that is summed over the columns of its tile.
+// Returns the offset that this lane passes to ldmatrix for a right operand whose product sums over the columns of its tile.
 template <int kDim>
 __device__ inline uint32_t lane_by_rows() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-// Returns the lane's address for the fragment that starts at row `row` (a multiple of 8) and column 16 * step. `lane` is an offset that
-// one of the functions above returned. The XOR selects the chunk, because the chunks of a row are stored at XORed positions.
+// Returns the address that this lane passes to ldmatrix for the fragment that starts at row `row` (a multiple of 8) and column 16 * step.
+// `lane` is the result of one of the two functions above. Chunks are stored at XORed positions, so an XOR also selects the chunk of the
+// step.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
@@ -112,9 +114,9 @@ inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
 template <DType kType>
 inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
 
-// Converts accumulators to a left operand of the next matrix product. `part` selects kDepth columns of the accumulators. Floats stay in the
-// lane that holds them: with t = lane % 4, columns 2 t and 2 t + 1 become terms t and t + 4 of the sum, the order that multiply_by_rows
-// expects.
+// Converts accumulators to a left operand of the next matrix product. `part` selects kDepth of their columns. Floats stay in the lane that
+// holds them, which changes the order of the sum: with t = lane % 4, columns 2 t and 2 t + 1 become its terms t and t + 4. multiply_by_rows
+// uses the same order.
 template <DType kType, int kN>
 __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
   if constexpr (kType == DType::kF32) {
@@ -130,7 +132,7 @@ __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4]
   }
 }
 
-// The offsets at which a lane loads right operands that are summed over the rows of their tile.
+// The offsets at which this lane loads right operands whose product sums over the rows of their tile.
 template <DType kType, int kDim>
 struct ColumnLanes {
   uint32_t first, second;
@@ -159,9 +161,9 @@ __device__ inline void store_16(uint32_t address, const uint4& x) {
                : "memory");
 }
 
-// Computes acc[m] += a[m] times kDepth rows of a tile, starting at `row`. ldmatrix transposes 16-bit elements only. For floats, a lane
-// reads four adjacent elements of a row at once and uses them in four products: column c of product j (0 <= j < 4) is column 32 g + 4 c + j
-// of the tile, for the 32 columns that start at 32 g. store_rows undoes this order.
+// Computes acc[m] += a[m] times kDepth rows of a tile, starting at `row`. ldmatrix can transpose only 16-bit elements. For floats, a lane
+// instead reads four adjacent elements of a row at once and uses them in four products. Column c of product j (0 <= j < 4) is then column
+// 32 g + 4 c + j of the tile, in the group of 32 columns with number g. store_rows undoes this order.
 template <DType kType, int kDim, int kM>
 __device__ inline void multiply_by_rows(const uint32_t (&a)[kM][4], uint32_t tile,
                                         const ColumnLanes<kType, kDim>& lanes, int row,
@@ -255,9 +257,9 @@ __device__ inline void round_tile(uint32_t tile) {
   }
 }
 
-// Stores a warp's 16 * kM rows of a result. Multiplies each row by its `factor` (elements 0 and 1 of an accumulator belong to one row, 2
-// and 3 to another), rounds, and stores through rows of shared memory that only this warp uses. place(row, chunk) is the offset in `tile`
-// of a 16-byte chunk of a row.
+// Stores a warp's 16 * kM rows of a result. Multiplies each row by its `factor` (an accumulator contains elements of two rows: 0 and 1 of
+// the first, 2 and 3 of the second), rounds it, and writes it through rows of shared memory that only this warp uses. place(row, chunk) is
+// the offset in `tile` of a 16-byte chunk of a row.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
                                   int64_t stride, std::byte* tile, const Place& place,
@@ -303,9 +305,9 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
   }
 }
 
-// Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws the numbers of the accumulator elements that it
-// holds; for one row and 32 keys, these are the numbers of one Philox block. The work is divided into kParts calls of draw(), so that the
-// compiler can place it between the mma instructions, during which the integer units are idle.
+// Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws those of the accumulator elements that it holds,
+// which for one row and 32 keys is one Philox block. The work is divided into kParts calls of draw(), which the compiler can place between
+// the mma instructions, because the integer units are idle during these.
 template <int kM>
 class KeepDraw {
  public:
@@ -320,8 +322,8 @@ class KeepDraw {
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Draws share number `part` of the random numbers; some of the kParts shares may be empty. Requires: `part` is a compile-time constant,
-  // 0 <= part < kParts, and the shares are drawn in order.
+  // Draws part number `part` of the random numbers. Some of the kParts parts may be empty. Requires: `part` is a compile-time constant, 0
+  // <= part < kParts, and the calls are in the order of the parts.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;
@@ -335,8 +337,8 @@ class KeepDraw {
     }
   }
 
-  // Returns the dropout bits of row 8 * row + lane / 4 of the warp. Bit 8 + n is set if column 8 n + 2 (lane % 4) is kept, bit 24 + n if
-  // the next column is. Requires: draw() was called for all parts.
+  // Returns the dropout bits of row 8 * row + lane / 4 of the warp. Bit 8 + n states whether column 8 n + 2 (lane % 4) is kept, and bit 24
+  // + n whether the column after it is. Requires: draw() was called for all parts.
   __device__ uint32_t bits(int row) const {
     return bits_[row];
   }

@@ -27,8 +27,8 @@ namespace HWY_NAMESPACE {
 HWY_INLINE FloatVec exp_floats(FloatVec x) {
   const Floats df;
   const hn::RebindToUnsigned<Floats> du;
-  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum. Adding 127, the exponent bias of fp32, as well makes
-  // these bits the exponent field of 2^n.
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n and leaves n in the low bits of the sum. With 127, the exponent bias of fp32, added
+  // as well, a shift of these bits gives the bits of the float 2^n.
   const FloatVec magic = hn::Set(df, 12582912.0f + 127.0f);
   const FloatVec sum = hn::MulAdd(x, hn::Set(df, 1.44269504f), magic);
   const FloatVec n = hn::Sub(sum, magic);
@@ -107,8 +107,8 @@ class DropoutRow {
             hn::Xor3(hn::Shuffle2301(p0), c.c3, word(key1)), p0};
   }
 
-  // Draws the random numbers of 64 keys from eight Philox blocks, four per 32 keys. In four consecutive blocks, the four words with index n
-  // contain the numbers of keys 8 n .. 8 n + 7 in order, two per word.
+  // Draws the random numbers of 64 keys. Four Philox blocks give the numbers of 32 keys: word n of the four blocks contains the numbers of
+  // keys 8 n .. 8 n + 7 in order, two per word.
   HWY_INLINE void draw(uint32_t row, uint32_t first_block, uint16_t* numbers) const {
     constexpr int64_t kMostLanes = 8;
     const hn::Rebind<uint32_t, Pairs> narrow;
@@ -138,7 +138,7 @@ class DropoutRow {
 };
 #endif
 
-// Returns a mask of the lanes of the vector that starts at index c; a lane is set if its index is below `count`.
+// Returns a mask for the vector of elements c, c + 1 and so on, in which the lanes of elements below `count` are set.
 HWY_INLINE hn::Mask<Floats> below(int64_t c, int64_t count) {
   return hn::FirstN(Floats(), static_cast<size_t>(std::min(count - c, lanes())));
 }
@@ -148,7 +148,7 @@ struct SoftmaxRow {
   float lse;
 };
 
-// Writes whole vectors of zeros, starting at `first`, until at least element `end` - 1 is zero.
+// Sets elements `first` .. end - 1 to zero. Writes whole vectors, so elements after them may be set to zero too.
 inline void clear_floats(float* values, int64_t first, int64_t end) {
   for (int64_t c = first; c < end; c += lanes()) hn::StoreU(hn::Zero(Floats()), Floats(), values + c);
 }

@@ -25,32 +25,32 @@ inline AttentionSequence attention_sequence(const int32_t* cu_seqlens, int64_t b
   return {cu_seqlens[b], cu_seqlens[b + 1] - cu_seqlens[b]};
 }
 
-// Checks the arguments against the contract. Errors: kInternal if they break it. Cost: O(B).
+// Checks the arguments of a call against the contract in attention.h. Errors: kInternal if they break it. Cost: O(B).
 void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
-// Check the arguments against the contract, except for the lengths of the sequences. The *_cuda functions call these, because the lengths
-// are in device memory, which the host cannot read.
+// These functions check the arguments of a call, except for the lengths of the sequences. The *_cuda functions call them, because the host
+// cannot read the lengths, which are in device memory.
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
 // Checks that the *_cpu functions support the type. Errors: kInternal if not.
 void check_cpu_type(DType dtype);
 
-// The two arrays in the scratch memory of *_cpu: the numbers of the sequences, longest first (and lowest number first if lengths are
-// equal), and the tiles of all threads.
+// The two arrays in the scratch memory of the *_cpu functions: the numbers of the sequences, longest first (of equal lengths the lower
+// number first), and the memory for the tiles of all threads.
 struct AttentionCpuScratch {
   std::span<const int32_t> order;
   float* tiles;
 };
-// Sorts the sequences by length, writes their numbers into the scratch memory, and returns both arrays. Requires: scratch memory of
-// attention_order_bytes(dims) bytes plus the bytes of the tiles.
+// Sorts the sequences by length, writes their numbers into `scratch`, and returns the two arrays into which `scratch` is divided. Requires:
+// it has attention_order_bytes(dims) bytes plus those of the tiles.
 AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
                                     const View& scratch);
 
-// Returns the number of consecutive heads of a sequence that one task computes. A task of several heads can prefetch the rows of the next
-// head while it computes one. The number gives about four tasks per thread, and is a multiple of the number of query heads that share keys
-// and values.
+// Returns how many consecutive heads of a sequence one task computes. While a task computes one head, it can prefetch the rows of the next
+// one. The number is chosen such that each thread gets about four tasks, and it is a multiple of the number of query heads that share a
+// head of k and v.
 int64_t heads_of_task(const AttentionDims& dims, int threads);
 
 // Prefetches head h of row t into the second-level cache. The hardware does not prefetch these rows, because other heads are stored between

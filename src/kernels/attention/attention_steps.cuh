@@ -29,9 +29,9 @@ __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Computes one step of the online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in base 2: `exponent` is scale log2(e). Replaces
-// scores with probabilities relative to the largest score so far and sets `old`, the factor by which the sums of earlier tiles must be
-// multiplied. Each lane keeps partial sums over its own elements; the caller adds them up after the last tile.
+// Computes one step of the online softmax of Dao et al., arXiv 2307.08691, algorithm 1, with powers of 2: `exponent` is scale log2(e).
+// Replaces the scores of a tile by probabilities relative to the largest score so far. Sets `old`, the factor by which the sums of earlier
+// tiles must be multiplied. Each lane sums its own elements only; the caller adds these sums up after the last tile.
 template <int kM>
 __device__ inline void softmax_scores(float exponent, float (&score)[kM][kKeys / 8][4],
                                       float (&largest)[kM][2], float (&sum)[kM][2], float (&old)[kM][2]) {
@@ -84,7 +84,7 @@ __device__ inline void online_softmax_step(float exponent, float (&score)[kM][kK
   multiply_by_row(old, out);
 }
 
-// Applies dropout to the rounded probabilities of the left operand number `step`: sets those of dropped pairs to zero.
+// Applies dropout to left operand number `step`, which contains rounded probabilities: sets the probabilities of dropped pairs to zero.
 template <DType kType, int kM>
 __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t (&a)[4]) {
 #pragma unroll
@@ -97,9 +97,9 @@ __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t 
   }
 }
 
-// Computes delta of a warp's rows and writes it to shared memory and to scratch memory. d_o is in shared memory, where place(row, chunk) is
-// the offset of a 16-byte chunk of a row. If d_o consists of floats, they are also rounded to tf32 in place, because products read them
-// afterwards.
+// Computes delta of a warp's rows and writes it to shared memory and to scratch memory. d_o is in shared memory; place(row, chunk) is the
+// offset there of a 16-byte chunk of a row. If d_o consists of floats, it is also rounded to tf32 in place, because the products that
+// follow read it.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, std::byte* d_o,
                                   const Place& place, float* delta) {
@@ -142,7 +142,7 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
   __syncwarp();
 }
 
-// Two numbers per query row, for the rows of which this lane holds accumulators: lse times log2(e), and delta.
+// lse times log2(e), and delta, of each query row of which this lane holds accumulators.
 template <int kM>
 struct RowValues {
   float lse[kM][2], delta[kM][2];
@@ -167,8 +167,8 @@ __device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args,
   return rows;
 }
 
-// Starts copying the values of a tile of queries: lse, delta and, with dropout, a word of dropout bits for every 32 keys of the thread
-// block. Rows after the end of the sequence get zeros. Their q and d_o are zero too, so they add nothing to the gradients.
+// Starts copying the values of a tile of queries: lse, delta and, with dropout, a word with the dropout bits of every 32 keys of the thread
+// block. Rows after the end of the sequence get zeros; because their q and d_o are zero too, they add nothing to the gradients.
 template <int kRows, int kThreads, bool kDropout>
 __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const Work& work,
                                         const Dropout& dropout, int row, float* values) {
@@ -197,9 +197,9 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
   }
 }
 
-// Computes the left operands p and d_x from the scores x and the products y (of d_o and the values) of a warp's keys with 8 * kN queries. p
-// is zero for dropped pairs and not yet multiplied by dropout_scale. `values` and `keep` point to the lse and the dropout bits of the first
-// of these queries; the lane's dropout bits start at bit `place` of a word.
+// Computes the left operands p and d_x for a warp's keys and 8 * kN queries from the scores x and from y, the products of d_o and v. p is
+// zero for dropped pairs and not yet multiplied by dropout_scale. `values` and `keep` point to the lse and the dropout bits of the first
+// query. The dropout bits of this lane's keys begin at bit `place` of a word.
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                                      const uint32_t* keep, int place, float (&x)[kM][kN][4],
@@ -245,8 +245,8 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, float expo
   }
 }
 
-// Masks the pairs of a row and a column whose positions differ by `window` or more. The rows start at position `warp_row` of the sequence,
-// the columns at `column`.
+// Masks the pairs of a row and a column that are `window` or more positions apart. The rows begin at position `warp_row` of the sequence,
+// and the columns at position `column`.
 template <int kM, int kN>
 __device__ inline void hide_far(int window, int warp_row, int column, float (&score)[kM][kN][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -262,7 +262,7 @@ __device__ inline void hide_far(int window, int warp_row, int column, float (&sc
     }
   }
 }
-// Returns true if hide_far() masks at least one pair in a block of `rows` rows and `columns` columns.
+// Returns true if hide_far() would mask at least one pair in a block of `rows` rows and `columns` columns.
 __device__ inline bool reaches_far(int window, int row, int rows, int column, int columns) {
   return window > 0 && (row + rows - 1 - column >= window || column + columns - 1 - row >= window);
 }

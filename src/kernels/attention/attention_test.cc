@@ -115,7 +115,8 @@ TEST(Attention, BFloat16IsWithinTheBound) {
   }
 }
 
-// Cases in which query heads share keys and values, with windows smaller than, equal to and larger than the tiles of 16, 64 and 128 rows.
+// Numbers of heads such that several query heads share a head of k and v, with windows below, at and above the tile sizes of 16, 64 and 128
+// rows.
 struct SharedCase {
   int64_t heads = 1, kv_heads = 1, window = 0;
 };
@@ -203,8 +204,8 @@ TEST(AttentionWindow, ASymmetricWindowSeesAsManyRowsOnBothSides) {
   }
 }
 
-// A window at least as long as every sequence hides no row, and with one query head per head of k and v no head is shared. If both are set
-// explicitly, the results must have the same bits as without them.
+// Sets a window that is as long as every sequence, so that it hides no row, and explicitly as many heads of k and v as of q. The results
+// must have the same bits as with the default values of these options.
 TEST(AttentionSharedHeads, AWindowThatHidesNothingChangesNoBit) {
   AttentionProblem problem{.name = test_name(), .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = 24};
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
@@ -589,14 +590,14 @@ TEST(Attention, BrokenRequirementsAreNamed) {
             std::string::npos);
 }
 
-// Returns a view of the same rows that begins with head `head`.
+// Returns a view of the same rows without the heads before number `head`.
 ConstRows from_head(ConstRows rows, int64_t head, int64_t head_dim) {
   rows.view.data = rows.view.as<float>() + head * head_dim;
   return rows;
 }
 
-// If ranks divide the heads, a rank that computes some of them must draw the same random numbers for them as a single rank that computes
-// all heads, in both passes.
+// If several ranks divide the heads, each must draw the random numbers that a single rank draws for the same heads, in both
+// passes.
 TEST(AttentionDropout, OfSomeHeadsIsThatOfAllHeads) {
   constexpr int64_t kHeads = 4, kLocal = 2, kDim = 8, kTail = 3;
   const AttentionProblem problem{

@@ -30,9 +30,9 @@ HWY_INLINE constexpr int64_t lanes() {
   return static_cast<int64_t>(hn::MaxLanes(Floats()));
 }
 
-// The number of accumulators that a matrix product keeps in registers: 8 rows x 2 vectors on instruction sets with 32 vector registers, 6 x
-// 2 on those with 16. It was the fastest of nine shapes for sums of 64 terms: 180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz,
-// and 71 GFLOP/s with 256-bit vectors.
+// The number of accumulators (vectors of sums) that a matrix product keeps in registers: 8 rows x 2 vectors on instruction sets with 32
+// vector registers, 6 x 2 on those with 16. Of nine shapes it was the fastest for sums of 64 terms: 180 of at most 186 GFLOP/s with 512-bit
+// vectors at 2.9 GHz, and 71 GFLOP/s with 256-bit vectors.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kTileRows = 8;
 #else
@@ -72,7 +72,8 @@ HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int6
   }
 }
 
-// Computes a range of kVectors vectors of columns, kTileRows rows at a time. Remaining rows are computed four, two and one at a time.
+// Computes kVectors vectors of columns of a matrix product for all rows: kTileRows rows at a time, and the remaining rows four, two and one
+// at a time.
 template <int kVectors, LeftOperand kLeft>
 void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
                     float* c, int64_t ldc, ProductStart start) {
@@ -112,8 +113,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// Multiplies fp32 tiles whose elements came from bf16 tensors. Uses AMX if `amx` is true. Requires: this thread has configured its AMX
-// tiles if `amx` is true.
+// Multiplies fp32 tiles. If `amx` is true, rounds their elements to bf16 and multiplies them with AMX (attention_amx.h). Requires: this
+// thread has then configured its AMX tiles.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -231,12 +232,12 @@ inline void transpose_tile(const float* tile, int64_t count, int64_t head_dim, f
   }
 }
 #else
-// The numbers of the vector lanes. Highway's Iota returns the same numbers, but writes them to memory at every call, and GCC 12 neither
-// inlines it nor moves it out of a loop. It took 9 % of a training step of a GPT-2 of width 192.
+// The index of each lane of a vector, as Highway's Iota returns it. Iota writes the numbers to memory at every call, and GCC 12 neither
+// inlines it nor moves it out of a loop, which took 9 % of the time of a training step of a GPT-2 of width 192.
 alignas(64) inline constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static_assert(hn::MaxLanes(Floats()) <= 16);
 
-// Loads four floats from each of several rows that are 4 * row floats apart, one row per 128-bit block of the vector.
+// Loads four floats into each 128-bit block of the vector, each block from its own row. The rows are 4 * row floats apart.
 HWY_INLINE FloatVec gather_blocks(const float* from, int64_t row) {
   const Floats df;
   FloatVec blocks = hn::LoadDup128(df, from);

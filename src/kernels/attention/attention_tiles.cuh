@@ -179,8 +179,8 @@ __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int
   }
 }
 
-// Stores a thread's elements of a tile of scores with kR rows per thread in the layout that add_rows_by_columns reads. Only threads of the
-// same group, and therefore of one warp, read them, so a warp barrier is sufficient between the write and the read.
+// Stores this thread's elements of a tile of scores, kR rows of them, in the layout that add_rows_by_columns reads. Only threads of the
+// same group read them. A group is within one warp, so a warp barrier is sufficient between the write and the read.
 template <int kWidth, int kR>
 __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, 
   }
 }
 
-// Multiplies this thread's rows of a result by their `factor` and stores them: row i of the thread is row R * ty + i of the thread block.
+// Multiplies each row of a result that this thread holds by its `factor` and stores it. Row i of the thread is row R * ty + i of the block.
 template <int kDim, int kR>
 __device__ inline void store_result(const AttentionKernelArgs& args, const Work& work, void* data,
                                     int64_t stride, int ty, int tx, const float (&acc)[kR][kDim / 8],
@@ -255,13 +255,13 @@ __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int k
     words[1] = word == 0 ? other : bits;
   }
 }
-// Shifts a word of dropout bits so that the bit of the thread's column 4 * tx + e is bit 4 * e.
+// Shifts a word of dropout bits such that bit 4 * e is the bit of column 4 * tx + e, for e = 0 .. 3.
 __device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
   return word >> keep_place(4 * tx);
 }
 
-// Returns the dropout bits of one query and of the 32 keys that start at `key`, for tiles whose rows are keys. They include
-// all keys whose rows the warp computes. The four groups of the warp draw the bits together.
+// Returns the dropout bits of one query and of the 32 keys from `key` on, for tiles whose rows are keys. These include all keys whose rows
+// the warp computes. The four groups of the warp each draw a quarter of the bits.
 __device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
   const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
   uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));

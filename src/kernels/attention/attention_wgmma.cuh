@@ -35,7 +35,8 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   }
 }
 
-// Inline assembler operands: eight accumulators of four floats each, starting at c[from], that are read and written ("+f").
+// Operands of an inline assembler statement: eight accumulators of four floats each, from c[from] on. "+f" means that a float is read and
+// written.
 #define PLIMSOLL_FOUR(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
 #define PLIMSOLL_EIGHT_FOURS(c, from)                                                     \
   PLIMSOLL_FOUR(c[from]), PLIMSOLL_FOUR(c[from + 1]), PLIMSOLL_FOUR(c[from + 2]),         \
@@ -48,14 +49,14 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   PLIMSOLL_ACCUMULATORS_64                                                                            \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
   "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-// The text of one PTX wgmma instruction with the given `shape`, the `type` of both operands and the list of accumulators. `adds` names the
-// operand that states if the product is added to the accumulators. `operands` are the left operand, the right operand and the flags after
-// them.
+// The text of a PTX wgmma instruction with this `shape`, this `type` of both operands and this list of accumulators. `adds` is the number
+// of the operand that states whether the product is added to the accumulators. `operands` are the left operand, the right operand, and the
+// flags that follow them.
 #define PLIMSOLL_WGMMA_TEXT(shape, type, accumulators, adds, operands) \
   "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                             \
   ", 0;\n"                                                             \
   "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" accumulators "}, " operands ";\n}"
-// Expand to one wgmma instruction with 64 x 64 or 64 x 128 accumulators in c.
+// Expand to one wgmma instruction whose accumulators c have 64 x 64 or 64 x 128 elements.
 #define PLIMSOLL_WGMMA_64(shape, type, adds, operands, c, ...)                            \
   asm volatile(PLIMSOLL_WGMMA_TEXT(shape, type, PLIMSOLL_ACCUMULATORS_64, adds, operands) \
                : PLIMSOLL_EIGHT_FOURS(c, 0)                                               \
@@ -65,7 +66,7 @@ __device__ inline void hold(float (&acc)[kN][4]) {
                : PLIMSOLL_EIGHT_FOURS(c, 0), PLIMSOLL_EIGHT_FOURS(c, 8)                    \
                : __VA_ARGS__)
 
-// Computes c = a b^T, or c += a b^T if `adds` is not 0. a and b are descriptors of 16 columns of two tiles of 64 rows.
+// Computes c = a b^T, or c += a b^T if `adds` is not 0, for 16 columns of two tiles a and b of 64 rows, which are given by descriptors.
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -74,7 +75,7 @@ __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, 
     PLIMSOLL_WGMMA_64("m64n64k16", "f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
   }
 }
-// Computes c = a b^T, where a and b are two tiles of 64 rows.
+// Computes c = a b^T for two whole tiles a and b of 64 rows, given by their addresses.
 template <DType kType, int kDim>
 __device__ inline void multiply_whole_tiles(float (&c)[8][4], uint32_t a, uint32_t b) {
   const uint64_t left = descriptor(a), right = descriptor(b);
@@ -108,14 +109,15 @@ __device__ inline void multiply_rows_of(float (&c)[16][4], const uint32_t (&a)[4
                        "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
-// Returns the descriptor of a tile for multiply_rows_of(). Its "leading dimension byte offset" is the distance from the first 64 columns to
-// the next 64, in units of 16 bytes (PTX ISA, "Asynchronous warpgroup-level matrix shared memory layout").
+// Returns the descriptor of a tile for multiply_rows_of(). A tile of 128 columns is stored as two tiles of 64 columns. The field "leading
+// dimension byte offset" is the distance between these in units of 16 bytes (PTX ISA, "Asynchronous warpgroup-level matrix shared memory
+// layout").
 template <int kDim>
 __device__ inline uint64_t row_descriptor(uint32_t tile) {
   if constexpr (kDim == 64) return descriptor(tile);
   return (descriptor(tile) & ~(uint64_t{0x3fff} << 16)) | uint64_t{kWgmmaPart / 16} << 16;
 }
-// Computes c += a b, where b is a tile of 64 rows and a consists of four left operands, one per 16 of these rows.
+// Computes c += a b for a tile b of 64 rows. a consists of four left operands, each of which is multiplied by 16 rows of b.
 template <DType kType, int kDim>
 __device__ inline void multiply_by_tile(float (&c)[kDim / 8][4], const uint32_t (&a)[4][1][4],
                                         uint32_t tile) {

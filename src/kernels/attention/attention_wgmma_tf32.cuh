@@ -13,8 +13,8 @@ namespace plimsoll::attention {
 inline constexpr uint32_t kTf32Half = kWgmmaPart;  // bytes of half a tile of 64 x 64 floats
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 
-// The elements of a tile that one thread copies: the 16-byte chunk number threadIdx.x % 16 of the rows first() + 32 i + 2 j, for 0 <= i < 2
-// and 0 <= j < 4.
+// The elements of a tile that this thread copies: in each of the rows first() + 32 i + 2 j (0 <= i < 2, 0 <= j < 4), the chunk of 16 bytes
+// with the number threadIdx.x % 16.
 struct Tf32Part {
   int chunk, group;
   uint32_t offset;  // byte offset in the tile of the thread's element with i = j = 0
@@ -46,13 +46,13 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// States whether transpose_tf32() also rounds the original tile in place. kStays: it does, because products read the original tile too.
-// kGoes: it does not, because they read only the transposed one.
+// States whether transpose_tf32() also rounds the original tile. kStays: the original tile is used by products too, so it is rounded in
+// place. kGoes: products use only the transposed tile, so the original is left as it is.
 enum class Rounded { kStays, kGoes };
 
-// Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`, in the order of rows and columns
-// that the products need. Column 4 c + j of 32 columns becomes row 8 j + c, so that accumulators hold the columns that store_rows expects.
-// Of eight rows, the even ones are stored first and then the odd ones, which is the order that take_fragment uses.
+// Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`. The transposed rows and columns are in
+// the order that the products need. In each group of 32 columns, column 4 c + j becomes row 8 j + c, so that the accumulators hold the
+// columns that store_rows expects. Of eight rows, the even ones come first and then the odd ones, the order of take_fragment.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);

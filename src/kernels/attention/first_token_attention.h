@@ -66,9 +66,9 @@ void first_token_attention_ref(const FirstTokenAttentionArgs& args);
 //   |error| <= (exp(2 e) - 1 + r + r^2 + (S_b + 2 C + 32) u) sum_j p_j v'_j + w sum_j v'_j + u |b_v| + r |o|
 std::vector<double> first_token_attention_error_bounds(const FirstTokenAttentionArgs& args);
 
-// The function below runs on an NVIDIA GPU of compute capability 9.0, which has 227 KiB of shared memory per thread block, enough for two
-// tiles of rows of x. Views point to device memory; x, w and scratch are aligned to 16 bytes. The function allocates nothing and may be
-// captured in a CUDA graph. It does not check cu_seqlens (attention_cuda.h states the requirements).
+// The function below needs a GPU of compute capability 9.0, whose 227 KiB of shared memory per thread block hold two tiles of rows of x.
+// Views point to device memory; x, w and scratch are aligned to 16 bytes. The function allocates nothing and may be captured in a CUDA
+// graph. It does not check the contents of cu_seqlens (attention_cuda.h states what they must be).
 
 // Computes o. Requires: first_token_attention_sizes_fit() and a GPU of compute capability 9.0. Errors: kInternal if the sizes do not fit or
 // scratch is too small, kDevice for an error from CUDA.

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace first_token {
 namespace {
 
-// Computes 32 elements of q, counted over all heads, of 16 sequences.
+// Computes the queries q of 16 sequences: 32 of their H * D elements per thread block.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes the vector u = W_k^T q of 16 sequences and one head, two columns per thread.
+// Computes the vectors u = W_k^T q of 16 sequences and one head; a thread computes two elements of each vector.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes 32 elements of a head's output for 16 sequences.
+// Computes the outputs o of 16 sequences: 32 elements of one head per thread block.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA

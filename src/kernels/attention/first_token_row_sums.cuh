@@ -16,9 +16,9 @@ inline constexpr int kRows = 32;  // number of rows of x per tile
 // The shared memory of row_sum_kernel: two tiles of x, the scores of each warp, and probabilities.
 template <int kColumns>
 struct RowTiles {
-  uint4 x[2][kRows * kColumns / 8];  // the 16-byte chunk c of row r is stored at position c ^ r % 8
+  uint4 x[2][kRows * kColumns / 8];  // chunk c (16 bytes) of row r is stored at position c ^ (r % 8)
   float scores[kWarps][kSide][kRowStride];
-  uint32_t p[kSide][kRows / 2 + 4];  // probabilities of two adjacent rows per word
+  uint32_t p[kSide][kRows / 2 + 4];  // each word contains the probabilities of two adjacent rows
   float shrink[kSide];
 };
 
@@ -26,8 +26,9 @@ struct RowTiles {
 template <DType kType>
 class Softmax {
  public:
-  // Adds up the scores of all warps, each of which covers some of the columns, for a tile of which `there` rows exist. Converts the scores
-  // to probabilities relative to the largest score so far. The caller must multiply its sums of earlier tiles by shared.shrink.
+  // Processes a tile of which only the first `there` rows exist. Each warp has computed its share of the scores from some of the columns;
+  // adds these shares up. Converts the scores to probabilities relative to the largest score so far. The caller must then multiply its sums
+  // of earlier tiles by shared.shrink.
   template <typename Tiles>
   __device__ void take(Tiles& shared, int there) {
     const int head = static_cast<int>(threadIdx.x) / 16, row = static_cast<int>(threadIdx.x) % 16 * 2;
@@ -96,7 +97,8 @@ class RowSums {
     }
   }
 
-  // Computes the dot products of the tile's rows with u over this warp's columns. Softmax::take() adds up those of all warps.
+  // Computes this warp's share of the scores of the tile's rows: the dot products with u over the warp's columns. Softmax::take() adds up
+  // the shares.
   __device__ void score(int stage) const {
     float acc[kRows / 8][4] = {};
 #pragma unroll
@@ -136,7 +138,7 @@ class RowSums {
     }
   }
 
-  // Stores the weighted sum of each head, one after another from `sums` on.
+  // Stores the weighted sums of rows, one array of kColumns floats per head, beginning at `sums`.
   __device__ void store(float* sums, int heads) const {
 #pragma unroll
     for (int n = 0; n < 2 * kSteps; ++n) {
@@ -155,8 +157,8 @@ class RowSums {
   __device__ uint32_t tile(int stage) const {
     return tile_ + static_cast<uint32_t>(stage) * kRows * kColumns * 2;
   }
-  // Returns the address of eight adjacent columns of a row for ldmatrix. This warp's columns are numbered in groups of 16: `step` is the
-  // number of the group, `half` selects its first or last eight columns.
+  // Returns the address that ldmatrix needs for eight adjacent columns of a row. `step` is the number of a group of 16 columns of this
+  // warp, and `half` selects the first or the last eight of them.
   __device__ uint32_t address(int stage, int row, int step, int half) const {
     const int chunk = (warp() * kSteps + step) * 2 + half;
     return tile(stage) + static_cast<uint32_t>(row * (kColumns / 8) + (chunk ^ (row & 7))) * 16;
@@ -200,7 +202,8 @@ __global__ void __launch_bounds__(kThreads, 1) row_sum_kernel(KernelArgs args) {
 #endif
 }
 
-// Computes the factor of each part's weighted sum in the total of a head, so that the probabilities of all parts add up to 1.
+// Each part of a sequence has a weighted sum of its own. Computes the factors by which they must be multiplied, so that the probabilities
+// of all parts of the sequence add up to 1.
 __device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
   if (threadIdx.x >= kSide) return;
   const int b = first + static_cast<int>(threadIdx.x);

@@ -17,7 +17,7 @@ inline constexpr int kSide = 16;     // number of rows (sequences or heads) of t
 inline constexpr int kOutputs = 32;  // number of output columns per thread block
 // The largest head size for which the array of queries in shared memory has space. first_token_attention_sizes_fit() declines larger heads.
 inline constexpr int kMostHeadDim = 128;
-// The distance of two rows of results in floats. The eight extra floats place the rows in different banks of shared memory.
+// The distance in floats between two rows of results in shared memory. The eight extra floats put adjacent rows into different banks.
 inline constexpr int kRowStride = 32 + 8;
 
 struct KernelArgs {
@@ -46,9 +46,9 @@ __device__ inline uint32_t pair_at(const void* data, int64_t element) {
   return *reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(data) + 2 * element);
 }
 
-// Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w. Thread t returns elements 2 t and 2 t + 1 of the 16 x 32
-// results. Each warp multiplies an eighth of the columns. fragment(column, a) returns the left operands of the warp: for kTerms = 1 the
-// rounded numbers, for kTerms = 2 also the differences that their rounding lost.
+// Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w, which gives 16 x 32 results. Thread t returns results 2 t and 2
+// t + 1. Each warp sums over an eighth of the columns. fragment(column, a) sets the left operands of this warp: the rounded numbers and,
+// for kTerms = 2, also the differences between the original and the rounded numbers.
 template <DType kType, int kColumns, int kTerms, typename Fragment>
 __device__ inline float2 rows_times_weights(const void* w, int64_t output, const Fragment& fragment) {
   constexpr int kSteps = kColumns / kWarps / 16;

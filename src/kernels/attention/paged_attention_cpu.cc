@@ -210,8 +210,8 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
     return -std::numeric_limits<float>::infinity();
   }
   std::fill(scores, scores + first, 0.0f);
-  // The vectors of the softmax start at the first visible key. The bits therefore do not depend on the other keys of the part, which only
-  // other rows see.
+  // The softmax starts its vectors at the first key that this row sees. Keys before it, which only other rows of the task see, therefore do
+  // not affect the bits of the result.
   const SoftmaxRow softmax = softmax_row(scores + first, 0, end - first, count - first, scale, nullptr);
   for (int64_t c = first; c < end; c += lanes()) {
     hn::StoreU(hn::Mul(hn::LoadU(df, scores + c), hn::Set(df, softmax.inverse_sum)), df, scores + c);
@@ -219,8 +219,8 @@ inline float paged_softmax(float* scores, int64_t first, int64_t end, int64_t co
   return softmax.lse;
 }
 
-// Adds four values to the results of all rows of the task and all query heads that read these values, weighted by the probabilities.
-// Processes kVectors vectors of elements, starting at element d.
+// Adds four values, weighted by their probabilities, to the results of all rows of the task and of all query heads that share the values'
+// head. Processes kVectors vectors of each value, starting at element d.
 template <int kVectors, typename T>
 HWY_INLINE void add_value_tile(const PagedTask& task, const T* const (&v)[4], int64_t head, int64_t j,
                                int64_t d) {
@@ -363,8 +363,8 @@ HWY_EXPORT(load_queries);
 HWY_EXPORT(join_results);
 HWY_EXPORT(store_result);
 
-// Calls body(task, index) on all threads. A task covers up to kPagedRows adjacent rows of a sequence; tasks_per_block calls are made for
-// each of these blocks of rows.
+// Divides the new rows of each sequence into blocks of up to kPagedRows adjacent rows. For each block, calls body(task, index) with
+// tasks_per_block values of `index`, on all threads.
 template <typename Body>
 void for_row_blocks(const PagedAttentionArgs& args, int64_t tasks_per_block, const Body& body) {
   const PagedAttentionDims& dims = args.dims;

@@ -92,7 +92,7 @@ struct Sums {
     for (int i = 0; i < kElements; ++i) o[i] = o[i] * kept + weight * v[i];
     largest = next;
   }
-  // Adds the sums of another lane, whose number differs from this lane's in the bits of `mask`.
+  // Joins the sums of this lane with those of another one: the lane whose number differs from this lane's number in the bits of `mask`.
   __device__ void join_lane(int mask) {
     const float other_largest = __shfl_xor_sync(0xffffffffu, largest, mask);
     const float other_total = __shfl_xor_sync(0xffffffffu, total, mask);
@@ -115,8 +115,8 @@ __device__ Parts parts_of(const KernelArgs& args, int position) {
   const int seen = args.window > 0 ? max(0, position - args.window + 1) : 0;
   return {seen / args.part_size, position / args.part_size};
 }
-// Joins the results of all parts for one element of a row and head, in the order of the parts. lse_of(part) and o_of(part) return the lse
-// and the element of a part.
+// Joins the results of all parts of a sequence for one element of a row and head, in the order of the parts. lse_of(part) must return the
+// lse of a part, and o_of(part) the element in its result.
 template <class LseOf, class OOf>
 __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& o_of) {
   float largest = -INFINITY;
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
-  // The number of keys (a batch) that a lane loads before it uses the first one. Decoding waits for memory most of the time, so several
-  // loads must be in flight.
+  // A lane loads a batch of kBatch keys before it uses the first of them. Decoding waits for memory most of the time, so that several loads
+  // must be in flight.
   constexpr int kBatch = kPacks == 1 ? 4 : 1;
   __shared__ float shared_o[kWarps][kHeads][kElements * kLanes];
   __shared__ float shared_largest[kWarps][kHeads], shared_total[kWarps][kHeads];
@@ -186,17 +186,19 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
   constexpr int kApart = kWarps * kKeysPerWarp;
-  // The keys before this position are in pages that no running launch writes, so they are read before wait_for_launch_before().
+  // Keys before this position are in pages that no launch writes that may still be running. They can be read before
+  // wait_for_launch_before().
   const int num_kept = row.first_new / args.page_size * args.page_size;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
-  // The positions in the KV cache of the keys that this lane loads in one batch, one per load.
+  // For each key of a batch that this lane loads, its position in the KV cache in units of tokens. A page has page_size keys, then values.
   int64_t slots[kBatch] = {};
   const auto find_slot = [&](int first, int u) {
     const int j = first + u * kApart + key;
     if (j < keys.end) slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
   };
   Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-  // Loads key and value number `u` of the batch that starts at `first`, if their position is at least `begin` and less than `end`.
+  // Loads key and value number `u` of the batch that starts at position `first`, unless their position is before `begin` or not before
+  // `end`.
   const auto load_key = [&](int first, int u, int begin, int end) {
     const int j = first + u * kApart + key;
     if (j < begin || j >= end) return;
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   for (int first = first_of_warp; first < keys.end; first += kStep) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      // This condition has the same value in all lanes of the warp.
+      // All lanes of a warp skip this iteration together, because the condition does not depend on the lane.
       if (first + u * kApart >= keys.end) continue;
       const bool is_key = first + u * kApart + key < keys.end;
       float k[kElements], v[kElements];
@@ -319,7 +321,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   cuda::wait_for_launch_before();
-  if (row.sequence < 0) return;  // a row of no sequence, to which part_kernel has written zeros
+  if (row.sequence < 0) return;  // the row belongs to no sequence, and part_kernel has written zeros to it
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
   for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
@@ -370,7 +372,8 @@ void launch(const KernelArgs& args, int tokens, CudaStream stream) {
   if (packs <= 8) return launch_heads<T, kPack, 8, 1>(args, tokens, stream);
   if (packs <= 16) return launch_heads<T, kPack, 16, 1>(args, tokens, stream);
   if (packs <= 32) return launch_heads<T, kPack, 32, 1>(args, tokens, stream);
-  // Only fp32 heads can need more than 32 loads (of kPack elements) per key, so only they need two loads per lane.
+  // A key of more than 32 packs of kPack elements needs two loads per lane. Only fp32 heads can be that wide, so the code is compiled for
+  // them only.
   if constexpr (kPack * 32 < kPagedCudaHeadDim) launch_heads<T, kPack, 32, 2>(args, tokens, stream);
 }
 
@@ -382,15 +385,15 @@ struct AppendArgs {
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
   int sequences = 0, page_size = 0, max_pages = 0;
-  int q_units = 0, token_units = 0;  // elements of type Unit in q, and in k (or v), of a row of qkv
+  int q_units = 0, token_units = 0;  // numbers of elements of type Unit in q and in k (or v) of a row
 };
 
 // The number of threads per block of append_kernel: enough to copy most of the tokens of a page with one load per thread.
 constexpr int kAppendThreads = 512;
 
-// The elements that one thread copies: element `first` and every kAppendThreads-th element after it, up to kCount elements. All are loaded
-// before the first one is stored. Unit, the type of the elements, has 16 bytes if sizes and alignment allow it; otherwise it is one element
-// of the tensor.
+// The elements that one thread copies: element `first` and then every kAppendThreads-th one, up to kCount elements. All are loaded
+// before the first one is stored. Their type Unit has 16 bytes if sizes and alignment allow it, otherwise it is one element of the
+// tensor.
 template <typename Unit>
 struct Units {
   static constexpr int kCount = 4;

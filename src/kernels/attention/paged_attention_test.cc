@@ -149,7 +149,7 @@ TEST(PagedAttention, BitsDependOnTheSequenceOnly) {
     step.lengths = {length, 12};
     step.new_rows = {1, 3};
     PagedCase c(name, step, DType::kF32, 9);
-    // Copies the keys and values of the first sequence from `all`, the case that computed the whole sequence in one call.
+    // Copies the keys and values of the first sequence from `all`, the test case in which all tokens of the sequence are new in one call.
     for (int64_t j = 0; j < length; ++j) {
       for (int64_t part = 0; part < 2; ++part) {
         for (int64_t d = 0; d < c.token_width(); ++d) {
@@ -197,8 +197,8 @@ TEST(PagedAttention, TheReferenceIsCausalAttention) {
 
 TEST(AppendKv, ContinuesACopyOfASharedPage) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    // Three beams share the first page, which is only partly filled. Two of them must continue in a copy of the page; the last one writes
-    // into the shared page itself.
+    // Three beams share the first page, which is only partly filled. Two beams must write their new token into a copy of the page, and the
+    // last one into the shared page itself.
     PagedCase c("append/copy", {.lengths = {7, 7, 7}, .new_rows = {1, 1, 1}}, dtype);
     PagedCase by_reference("append/copy", {.lengths = {7, 7, 7}, .new_rows = {1, 1, 1}}, dtype);
     for (PagedCase* each : {&c, &by_reference}) {

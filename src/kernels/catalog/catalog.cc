@@ -19,17 +19,18 @@ int64_t no_scratch(const Problem&) {
 
 namespace {
 
-// Returns the sizes of the problem as its family of kernels describes them. Errors: kInternal if it belongs to another family.
+// Returns the part of a problem that describes the sizes for its family of kernels. Errors: kInternal if the problem has the description of
+// another family.
 template <typename Part>
 const Part& part_of(const Problem& problem) {
   const Part* part = std::get_if<Part>(&problem.family);
-  PLIMSOLL_CHECK(part != nullptr, "the catalog rows of the kernel {} expect another type of problem sizes",
+  PLIMSOLL_CHECK(part != nullptr, "the kernel {} was looked up with the sizes of another kernel family",
                  problem.kernel);
   return *part;
 }
 
-// Calls the function of a catalog row that decides if a problem is supported, or the one that computes scratch bytes. Each takes either
-// only the family's description of the problem, or the complete problem before it.
+// Calls a function of a catalog row: the one that decides if a problem is supported, or one that computes bytes. Such a function takes the
+// complete problem, the family's description of it, or first the one and then the other.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);
@@ -81,7 +82,7 @@ std::span<const KernelRow> kernel_rows() {
 }
 
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel) {
-  // A map from the name of a kernel to its rows. It is built only once, because a plan looks up the rows of every kind of op.
+  // Maps the name of a kernel to its rows. The map is built once, because each plan looks up the rows of many ops.
   static const std::map<std::string_view, std::vector<const KernelRow*>> kRowsOf = [] {
     std::map<std::string_view, std::vector<const KernelRow*>> rows;
     for (const KernelRow& row : kernel_rows()) rows[row.kernel].push_back(&row);
@@ -112,7 +113,8 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
   std::vector<const KernelRow*> candidates = kernel_rows_of(problem.kernel);
-  // Removes the rows that run on the other kind of device (CPU or GPU). They must not be reported as implementations that refuse.
+  // Removes the rows that run on another kind of device (CPU or GPU), because they must not be listed among the implementations that
+  // decline.
   std::erase_if(candidates,
                 [&](const KernelRow* row) { return !runs_on(row->backend, problem.target.device); });
   if (!forced.empty()) {

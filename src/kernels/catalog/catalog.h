@@ -73,7 +73,8 @@ using FamilyProblem =
                  PagedAttentionDims, SortIdsProblem, EmbeddingProblem, LinearCrossEntropyProblem,
                  NormLinearProblem, AdafactorProblem, AllReduceProblem>;
 
-// A kernel that is to be applied to tensors of given sizes on a given target. The catalog is asked which implementations support it.
+// A request to the catalog for an implementation: the name of a kernel, the type and sizes of its tensors, and the device on which it will
+// run.
 struct Problem {
   std::string_view kernel = {};  // name of the kernel, for example "attention_fwd"
   DType dtype = DType::kF32;     // type of the activations
@@ -101,16 +102,16 @@ struct KernelRow {
   int64_t (*library_bytes)(const Problem&);
 };
 
-// Returns every row: by kernel in the order of the families' files, the fastest row of a kernel first and the
-// reference last.
+// Returns all rows. Kernels are in the order in which the files of their families list them; the rows of a kernel are ordered from the
+// fastest to the reference.
 std::span<const KernelRow> kernel_rows();
 // Returns the rows of one kernel, the fastest first and the reference last. The list is empty if the catalog does not have the kernel.
 std::vector<const KernelRow*> kernel_rows_of(std::string_view kernel);
 // Returns the row of one implementation, or null if there is none.
 const KernelRow* find_kernel_row(std::string_view implementation);
 
-// Returns whether the implementation of the row accepts the problem, with a reason if not. Checks the device and the element type before it
-// calls the row's own support function.
+// Returns whether the implementation of the row accepts the problem and, if not, the reason. It first checks the kind of device and the
+// element type, and then calls the support function of the row.
 Support kernel_support(const KernelRow& row, const Problem& problem);
 
 struct Refusal {
@@ -121,16 +122,16 @@ struct Selection {
   const KernelRow* row = nullptr;  // row of the chosen implementation; null if none accepts the problem
   int64_t scratch_bytes = 0;       // number of bytes of scratch memory that `row` needs
   int64_t library_bytes = 0;  // upper bound of the bytes that the library of `row` allocates while it runs
-  // The implementations for this device that are faster than `row` but do not accept the problem, with their reasons.
+  // Faster implementations for this device that do not accept the problem, with their reasons.
   std::vector<Refusal> refused;
 };
 
-// Returns the first row that accepts the problem. If `forced` names an implementation, only that row is considered.
+// Returns the first row that accepts the problem, which is the fastest. If `forced` names an implementation, only its row is tried.
 // Errors: kUsage if `forced` is not an implementation of this kernel; the message lists the implementations.
 Selection select_kernel(const Problem& problem, std::string_view forced = {});
 
-// An entry of the table of kernels in docs/KERNELS.md: the implementations of a kernel for a data type and a kind of device, in the order
-// of preference.
+// An entry of the table in docs/KERNELS.md: the implementations of one kernel for one data type and one kind of device, fastest
+// first.
 struct KernelMatrixEntry {
   std::string_view kernel;
   DType dtype;

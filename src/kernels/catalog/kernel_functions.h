@@ -22,7 +22,8 @@
 
 #include "base/check.h"
 
-// Expand a catalog row to its KernelFunction if the implementation runs on that kind of device, and to nothing otherwise.
+// These macros replace the macro of a catalog row: they give the KernelFunction of the row if its implementation runs on this kind of
+// device, and nothing otherwise.
 #define PLIMSOLL_CPU_FUNCTION(kernel, implementation, backend, ...) \
   PLIMSOLL_CPU_FUNCTION_##backend(implementation)
 #define PLIMSOLL_CPU_FUNCTION_kRef(implementation) \
@@ -40,7 +41,7 @@
 
 namespace plimsoll {
 
-// A kernel function of any type, with the name of the catalog row that it belongs to.
+// A pointer to a kernel's function, whose type may be any function type, together with the name of the implementation.
 class KernelFunction {
  public:
   template <typename Function>

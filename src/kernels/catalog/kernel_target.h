@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The kind of device that a problem runs on.
+// The kind of device on which a kernel runs.
 enum class KernelDevice : uint8_t { kCpu, kCuda };
 
 constexpr std::string_view kernel_device_name(KernelDevice device) {
@@ -42,7 +42,8 @@ struct KernelTarget {
   int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;
 };
 
-// The answer of an implementation to a kernel problem: whether it supports the problem and, if not, the reason, which `plan --why` prints.
+// States whether an implementation supports the problem that the catalog was asked about and, if not, why. The command `plan --why` prints
+// the reason.
 struct Support {
   bool ok = true;
   std::string reason = {};

@@ -56,8 +56,8 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   std::vector<std::vector<std::byte>> results;
-  // The copies use pinned memory. A copy of pageable memory would hold locks of the driver while it waits for the stream. The stream waits
-  // for the other threads, which need the same locks, so the test would never end.
+  // The host memory must be pinned. A copy of pageable memory holds locks of the CUDA driver while it waits for the stream. The stream
+  // waits for the other ranks, whose threads need the same locks, so the test would never end.
   const PinnedMemory pinned(static_cast<int64_t>(host.bytes.size()));
   for (int run = 0; run < 4; ++run) {
     std::ranges::copy(host.bytes, pinned.data());
@@ -82,7 +82,7 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
 
 const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// The bytes of the tensors after the sum, by data type and repetition.
+// The bytes of a rank's tensors after the sum: one entry per data type, in it one per repetition.
 using Results = std::vector<std::vector<std::vector<std::byte>>>;
 
 void expect_sums(const std::vector<Results>& of_ranks) {
@@ -105,8 +105,8 @@ void expect_sums(const std::vector<Results>& of_ranks) {
           sum += of_rank.load(t, i);
           magnitude += std::abs(of_rank.load(t, i));
         }
-        // The error bound of all_reduce.h. The last two terms are the rounding of the expected `sum`, and the rounding of subnormal
-        // results.
+        // The error bound of all_reduce.h. The last two terms are for the rounding errors of the expected `sum`, and for results so small
+        // that they are subnormal.
         const double bound = (num_ranks - 1) * u * magnitude * 1.01 + u * std::abs(sum) * 1.01 +
                              num_ranks * std::ldexp(magnitude, -53) + std::ldexp(1.0, -24) * u;
         const double found = ConstView{found_bytes.data() + all[0].offsets[t], dtype}.load(i);

@@ -127,7 +127,8 @@ TEST(AllReduce, SumsIntegers) {
   }
 }
 
-// The slices of all ranks together must cover the whole tensor, and the copies of the other ranks' slices must fit into the scratch memory.
+// Tests the sizes of slices: together, the slices of all ranks must cover the tensor, and scratch memory must hold the copies from all
+// other ranks.
 TEST(AllReduce, SlicesCoverATensor) {
   for (const int64_t count : {16'384, 16'385, 30'522 * 1024, 1'000'003}) {
     for (const int64_t ranks : {2, 3, 8}) {
@@ -147,7 +148,7 @@ TEST(AllReduce, SendsSmallTensorsAtOnce) {
   testing::run_on_ranks(2, [&](testing::ThreadCommunicator& communicator) {
     reduced(all_reduce_cpu, catalog_rows::all_reduce_cpu_scratch(problem), communicator, DType::kF32);
     EXPECT_EQ(communicator.num_all_reduces,
-              3);  // one for each of the two large tensors, and one for all small tensors together
+              3);  // one operation for each of the two large tensors, and one for all small tensors
   });
 }
 

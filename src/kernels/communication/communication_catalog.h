@@ -14,18 +14,18 @@ struct AllReduceProblem {
   int64_t largest_bytes = 0;  // number of bytes of the largest tensor
   int64_t small_bytes = 0;    // sum of the bytes of all tensors that are smaller than kSmallTensorBytes
   bool maps_peers = false;    // true if each GPU maps the memory of the other GPUs
-  // Size of the scratch memory into which the kernels with mapped memory copy the slices of other ranks.
+  // Bytes of scratch memory into which the kernels that use mapped memory copy the elements of the other ranks.
   int64_t peer_scratch_bytes = 0;
 };
 
-// Tensors with fewer bytes than this are copied into one block of memory and exchanged together. Sending this many bytes takes about as
-// long as the fixed cost of an operation.
+// Tensors with fewer bytes than this are copied into one block of memory and exchanged together, because each exchange has a fixed cost.
+// Sending this number of bytes takes about as long as that fixed cost.
 inline constexpr int64_t kSmallTensorBytes = int64_t{64} << 10;
 
-// Returns the number of elements of the slice (the part of a tensor that one rank sums). The slices of the last ranks may be smaller.
+// Returns the number of elements of a slice, the part of a tensor that one rank sums. The slices of the last ranks may have fewer.
 int64_t slice_elements(int64_t count, int64_t ranks);
-// Returns the number of bytes that the copy of one rank's slice takes in scratch memory, which is also the distance between two such
-// copies.
+// Returns the number of bytes between two copies of slices in scratch memory. It is also the space that one copy
+// takes.
 int64_t peer_copy_bytes(int64_t elements, int64_t element_bytes);
 // Return the number of bytes of scratch memory that all_reduce_cuda_peers and reduce_scatter_cuda_peers need for one tensor.
 int64_t peer_scratch_bytes_of(int64_t count, int64_t element_bytes, int64_t ranks);

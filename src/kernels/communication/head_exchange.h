@@ -1,5 +1,5 @@
 // head_exchange: rearranges a matrix of T rows among N ranks from a division by rows (a rank has T / N rows of all columns) to a division
-// by columns (a rank has all rows of 1 / N of the columns), or back. Each of up to three parts of the columns is divided into N shares:
+// by columns (a rank has all rows of 1 / N of the columns), or back. The columns have up to three parts, each divided into N shares:
 //
 //   to heads:  x[T/N, C] -> y[T, C/N]   row t of y on rank s = the shares of rank s in row t of the whole matrix
 //   to rows:   x[T, C/N] -> y[T/N, C]   the inverse
@@ -30,17 +30,17 @@ struct HeadExchangeArgs {
   View y = {};
   int64_t rows = 0;  // number of rows of a rank: T / N
   std::array<int64_t, 3> share_bytes =
-      {};  // for each part of the columns, the number of bytes that one rank's share of a row has
+      {};  // for each part of the columns, the bytes of one rank's share in a row
   View scratch = {};
 
-  // Returns the bytes of a row of the matrix that is divided by columns.
+  // Returns the number of bytes that a row has on a rank if the matrix is divided by columns.
   int64_t narrow_bytes() const { return share_bytes[0] + share_bytes[1] + share_bytes[2]; }
-  // Returns the bytes of the block that two ranks exchange.
+  // Returns the number of bytes that one rank sends to another one.
   int64_t block_bytes() const { return rows * narrow_bytes(); }
 };
 
-// A rectangle of bytes that an exchange copies: `width` bytes of each row that a rank has if the matrix is divided by rows. `wide` is the
-// offset of its first byte in these rows; `narrow` is the offset in the block of the same rows in the matrix that is divided by columns.
+// A rectangle of bytes that is copied at once: `width` bytes of each row that a rank has if the matrix is divided by rows. `wide` is the
+// offset of these bytes in a row with all columns. `narrow` is their offset in the same row of the matrix that is divided by columns.
 struct ExchangedBytes {
   int64_t narrow = 0;
   int64_t wide = 0;

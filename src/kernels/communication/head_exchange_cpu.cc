@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls copy(offset in the blocks of all ranks, offset in the matrix with all columns, number of bytes) for each piece of each row.
+// Calls copy() for each piece of each row that is exchanged. Its arguments are the offset of the piece in the blocks for all ranks, its
+// offset in the matrix with all columns, and its number of bytes.
 template <typename Copy>
 void for_each_piece(const HeadExchangeArgs& args, int num_ranks, const Copy& copy) {
   const int64_t wide_bytes = args.narrow_bytes() * num_ranks;
@@ -57,7 +58,8 @@ void head_exchange_ref(const HeadExchangeArgs& args) {
   const int64_t narrow_bytes = args.narrow_bytes(), wide_bytes = narrow_bytes * num_ranks;
   for (int rank = 0; rank < num_ranks; ++rank) {
     const std::byte* x = all + static_cast<size_t>(rank) * bytes;
-    // The loops copy what this rank receives from `rank`: its own shares of the rows of `rank`, or the shares of `rank` of its own rows.
+    // Copies what this rank receives from the rank `rank`. To heads: this rank's shares in the rows of that rank. To rows: the shares of
+    // that rank in this rank's rows.
     for (const ExchangedBytes& piece : exchanged_bytes(args, to_heads ? own : rank, num_ranks)) {
       for (int64_t row = 0; row < args.rows; ++row) {
         const int64_t narrow = ((to_heads ? rank : own) * args.rows + row) * narrow_bytes + piece.narrow;

@@ -1,4 +1,4 @@
-// Both implementations use copy engines only: a rectangle of rows is one copy with two pitches.
+// The GPU implementations of head_exchange copy rectangles of rows by copy engines: one 2D copy, with a pitch for each side, per rectangle.
 #include <cuda_runtime.h>
 
 #include "device/cuda/cuda_error.h"
@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Enqueues the copy of one rectangle of the rows of a rank.
+// Enqueues the copy of one rectangle: `width` bytes of each of `rows` rows.
 void copy_rectangle(std::byte* to, int64_t to_pitch, const std::byte* from, int64_t from_pitch, int64_t width,
                     int64_t rows, CudaStream stream) {
   if (width == 0 || rows == 0) return;

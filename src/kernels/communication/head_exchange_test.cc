@@ -12,14 +12,15 @@
 namespace plimsoll::test {
 namespace {
 
-// The columns of a matrix of 16-bit elements: three parts of queries, keys and values, or one part.
+// The number of columns (16-bit elements) of each part of a matrix. It has the three parts queries, keys and values, or only the first
+// part.
 struct Columns {
   int64_t first;
   int64_t others;
   int64_t all() const { return first + 2 * others; }
 };
 
-// The element in a row and a column of the matrix of all ranks.
+// Returns the value of the element in this row and column of the complete matrix, of which each rank has a part.
 uint16_t element_at(int64_t row, int64_t column) {
   return static_cast<uint16_t>(row * 251 + column + 1);
 }

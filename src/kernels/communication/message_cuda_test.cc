@@ -17,8 +17,8 @@ constexpr size_t kMostBytes = 700'001;
 constexpr size_t kRoom = size_t{1} << 20;
 constexpr int kMessages = 3;
 
-// The memory block of a rank contains the message that it sends to the next rank, then the message that it receives from the previous rank,
-// and then the send buffer, whose offset differs between the ranks. The constants are the offsets.
+// The offsets in a rank's memory block of the message that it sends to the next rank, of the message that it receives from the previous
+// rank, and of its send buffer. The offset of the send buffer differs between the ranks.
 constexpr size_t kSent = 0, kReceived = kRoom;
 size_t room_of(int rank) {
   return (2 + static_cast<size_t>(rank)) * kRoom;

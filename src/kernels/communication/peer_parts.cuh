@@ -1,6 +1,6 @@
-// Kernels that combine ranges of the tensors of this rank with the corresponding ranges of the other ranks. They read the latter either in
-// the memory of the other GPUs, which this GPU maps, or in local copies. The collective kernels that use mapped memory share them.
-// Thread-safe: each call only enqueues work on its stream.
+// Kernels that combine ranges of this rank's tensors with the same ranges of the other ranks' tensors. They read the latter in the memory
+// of the other GPUs, which this GPU maps, or in local copies. All collective kernels that use mapped memory share this code. Thread-safe:
+// each call only enqueues work on its stream.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,8 +22,8 @@ inline constexpr int kPartThreads = 256;
 // The largest number of ranges per launch, because kernel arguments have limited space.
 inline constexpr int kMostParts = 40;
 
-// A range of a tensor that one launch sums: the address of this rank's elements, the destination of the sums, and the distances from these
-// elements to the copies of the other ranks' elements.
+// A range of a tensor that a launch sums: the elements of this rank, the destination of the sums, and where the copies of the other ranks'
+// elements are.
 template <typename T>
 struct Part {
   const T* own = nullptr;
@@ -33,14 +33,14 @@ struct Part {
   int64_t between = 0;  // distance in bytes between the copies of two other ranks
 };
 
-// The items that one launch processes, such as the ranges to be summed. Block index y of the grid selects the item.
+// The items of one launch, such as ranges to be summed. A thread block processes the item number blockIdx.y.
 template <typename Item>
 struct Parts {
   Item part[kMostParts];
 };
 
-// For each rank, the distance in bytes from an address in this rank's memory to the corresponding address in the memory of that rank.
-// Kernels use it to read the memory of other ranks directly.
+// For each rank, the distance in bytes from a tensor in this rank's memory to the same tensor in the memory of that rank, as this GPU maps
+// it. Kernels add it to an address to read the tensors of other ranks directly.
 struct Distances {
   int64_t bytes[kMostPeers] = {};
 };
@@ -87,8 +87,8 @@ __device__ Vector<T> sum_of(int ranks, const OfRank& of_rank) {
   return result;
 }
 
-// Calls work(i) for each whole vector of 16 bytes of a range. Returns the number of elements in these vectors; the caller must process the
-// remaining elements.
+// Calls work(i) for each whole vector of 16 bytes of a range; the threads of the grid divide the vectors. Returns the number of elements in
+// all vectors. The caller must process the elements after them.
 template <typename T, typename Work>
 __device__ int64_t for_each_vector(int64_t count, const Work& work) {
   const int64_t vectors = count / Vector<T>::kSize;
@@ -103,7 +103,7 @@ __device__ const T* at_distance(const T* address, int64_t bytes) {
   return reinterpret_cast<const T*>(reinterpret_cast<const char*>(address) + bytes);
 }
 
-// Sums a range over the ranks. of_rank(rank) must return the address of the elements of a rank.
+// Sums a range over all ranks. of_rank(rank) must return the address of the elements that belong to a rank.
 template <typename T, typename OfRank>
 __device__ void sum_part(const Part<T>& part, int ranks, const OfRank& of_rank) {
   using Sum = typename Accumulator<T>::Type;

@@ -24,7 +24,8 @@ std::vector<int64_t> slice_counts(const DividedTensor& tensor, int num_ranks) {
   return counts;
 }
 
-// The small tensors of a list, copied into one block of memory: the slices of rank 0, then those of rank 1, and so on.
+// Copies the small tensors of a list into one block of memory and back. The block contains all slices of rank 0, then all slices of rank 1,
+// and so on.
 class SmallTensors {
  public:
   SmallTensors(std::span<const DividedTensor> tensors, void* memory, int num_ranks)
@@ -36,7 +37,7 @@ class SmallTensors {
   void copy_out() const {
     for_each_slice([](std::byte* copy, std::byte* slice, size_t bytes) { std::memcpy(slice, copy, bytes); });
   }
-  // Returns the number of bytes of the slices of each rank.
+  // Returns, for each rank, the number of bytes of its slices of all small tensors.
   std::vector<int64_t> bytes_of_ranks() const {
     std::vector<int64_t> bytes(static_cast<size_t>(num_ranks_), 0);
     for (const DividedTensor& tensor : tensors_) {

@@ -19,8 +19,8 @@ bool is_small(const DividedTensor& tensor) {
   return bytes_of(tensor, tensor.count) < kSmallTensorBytes;
 }
 
-// Computes reduce_scatter. Small slices are summed in place, which is safe because another rank reads only its own slice in the memory of
-// this rank.
+// Computes reduce_scatter. The small slices of this rank are summed in place. This is safe: the other ranks read only their own slices in
+// this rank's memory.
 template <typename T>
 void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   PeerMemory& peers = *args.peers;
@@ -46,17 +46,17 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
   peers.meet(PeerMemory::Point::kEnd, stream);
 }
 
-// A small tensor whose slices one launch gathers from the other ranks. All sizes are in bytes.
+// A small tensor that a launch completes with the slices of the other ranks. Sizes and distances are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  // The distance from the tensor (`to`) to the slice of this rank if the slice is stored outside the tensor, otherwise 0. It is the same on
-  // all ranks.
+  // The location of slices: 0 if inside the tensor, otherwise the distance from the tensor (`to`) to the memory outside the tensor that
+  // contains this rank's slice. The distance is the same on all ranks.
   int64_t from = 0;
   int64_t count = 0;
   int64_t slice = 0;
 };
 
-// Copies the slices of all other ranks. U is the type in which elements are copied, whose size divides `slice`.
+// Copies the slices of all other ranks into the tensor, in elements of type U, whose size divides `slice`.
 template <typename U>
 __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::Distances& distances) {
   const int64_t units = tensor.count / static_cast<int64_t>(sizeof(U));
@@ -65,7 +65,7 @@ __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::D
     const int64_t at = i * static_cast<int64_t>(sizeof(U));
     const int64_t rank = at / tensor.slice;
     if (rank == own_rank) continue;
-    // If the slice is stored outside the tensor, it starts at offset 0 there, not at its offset in the tensor.
+    // A slice that is stored outside the tensor begins at tensor.from, whichever part of the tensor it is.
     const int64_t from = tensor.from == 0 ? at : at - rank * tensor.slice + tensor.from;
     *reinterpret_cast<U*>(tensor.to + at) =
         *reinterpret_cast<const U*>(tensor.to + from + distances.bytes[rank]);
@@ -109,7 +109,8 @@ void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream) {
       const int64_t bytes = bytes_of(tensor, tensor.count_of(peer));
       if (bytes <= 0) continue;
       std::byte* slice = to + bytes_of(tensor, tensor.first_of(peer));
-      // The slice of this rank is copied only if it is stored outside the tensor.
+      // Skips slices that need no copy: this rank's slice if it is in the tensor already, and small slices of other ranks, which a kernel
+      // copies below.
       if (peer == own_rank ? own == nullptr : is_small(tensor)) continue;
       const std::byte* from = (own == nullptr ? slice : own) + peers.distance_to(peer);
       PLIMSOLL_CUDA(

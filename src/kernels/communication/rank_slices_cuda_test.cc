@@ -17,15 +17,15 @@
 namespace plimsoll::test {
 namespace {
 
-// The sizes of tensors that are divided into slices: the number of elements, and the number of elements of which a slice must be a
-// multiple. Some slices are empty, and some are smaller than others. The last tensors are larger than kSmallTensorBytes in every type.
+// The number of elements of a tensor, and the number (`block`) of which the size of its slices must be a multiple. Some slices are empty,
+// and some are smaller than others. The last tensors are larger than kSmallTensorBytes in every type.
 struct DividedSize {
   int64_t count;
   int64_t block;
 };
 const std::vector<DividedSize> kSummedSizes{{300, 256}, {0, 256},       {1000, 256},     {256, 256},
                                             {6000, 64}, {200'000, 256}, {5'000'011, 256}};
-// The sizes for tests that gather slices without summing them. Here a slice may also have a single element.
+// The sizes for tests that only gather slices. Here the size of a slice may be any number of elements, such as 1.
 const std::vector<DividedSize> kGatheredSizes{{2, 1},     {5, 1},         {300, 256},      {0, 256},
                                               {6000, 64}, {200'000, 256}, {5'000'011, 256}};
 
@@ -38,7 +38,7 @@ int64_t slice_of(const DividedSize& size, int num_ranks) {
 // outside the tensors.
 struct DividedTensors {
   std::vector<std::byte> bytes;
-  std::vector<DividedTensor> list;  // the tensors, whose elements are in `bytes`
+  std::vector<DividedTensor> list;  // describes the tensors; their elements are in `bytes`
   DType dtype;
 
   DividedTensors(DType type, const std::vector<DividedSize>& sizes, int rank, int num_ranks, bool has_own)

@@ -16,7 +16,8 @@
 namespace plimsoll::test {
 namespace {
 
-// The number of elements of a tensor and of its slices. Some slices are empty, and some are smaller than others.
+// The number of elements of a tensor and of one slice of it. With these sizes, the slices of some ranks are empty or smaller than the
+// others.
 struct Size {
   int64_t count;
   int64_t slice;

@@ -25,17 +25,17 @@ struct RankSlicesArgs {
   Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // connects the ranks for the kernels that use NCCL
   PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for the kernels that use it
-  // Owns the object that `peers` points to, if the object was created only for this call.
+  // Keeps the object alive to which `peers` points, if it was created only for this call; otherwise null.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
 
-// Copies those slices of this rank that are stored outside the tensors into the tensors.
+// Slices of this rank may be stored outside the tensors. Copies those into the tensors.
 void place_own_slices(const RankSlicesArgs& args);
 
-// reduce_scatter and all_gather on a CPU. They copy the slices of small tensors into scratch memory, in the order of the ranks, and
-// exchange them as one tensor. All other tensors are exchanged in place.
+// reduce_scatter and all_gather on a CPU. Small tensors are copied into scratch memory, slice by slice in the order of the ranks, and
+// exchanged as one tensor. All other tensors are exchanged in place.
 void reduce_scatter_cpu(const RankSlicesArgs& args);
 void all_gather_cpu(const RankSlicesArgs& args);
 // Gathers the tensors of all ranks and adds their slices in double precision, in the order of the ranks. Tests compare the other kernels

@@ -57,7 +57,7 @@ TEST(GeluCuda, SixteenBitTypesStayWithinTheirBoundsForEveryNumber) {
     GuardedBuffer x("x", dtype, 65536), d_y("d_y", dtype, 65536);
     for (int64_t i = 0; i < 65536; ++i) {
       static_cast<uint16_t*>(x.view().data)[i] = static_cast<uint16_t>(i);
-      // Numbers that overflow are replaced by zero, because they cannot be compared.
+      // Inputs whose results would overflow are replaced by zero, because infinite results cannot be compared.
       if (!std::isfinite(x.load(i)) || std::abs(x.load(i)) > 1e37) x.view().store(i, 0.0);
     }
     d_y.fill(1.0);

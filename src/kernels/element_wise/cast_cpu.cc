@@ -106,7 +106,7 @@ void cast_any(const CastFwdArgs& args) {
     with_floating_type(args.y.dtype, [&](auto to) HWY_ATTR {
       using From = decltype(from);
       using To = decltype(to);
-      // If the types are equal, the caller has already copied the elements.
+      // Tensors of equal types need no conversion: the caller has already copied their bytes.
       if constexpr (!std::is_same_v<From, To>) cast_of(elements<From>(args.x), elements<To>(args.y), args.n);
     });
   });

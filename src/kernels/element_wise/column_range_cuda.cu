@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, T* y, int
   store_floats<T, N>(y + t * width + k, values);
 }
 
-// Computes columns [begin, begin + width) of z. If z is the same array as x, these are the columns to which y is added, because the other
-// columns keep their values. Otherwise they are all columns.
+// Computes the columns [begin, begin + width) of z. If z is the same array as x, only the columns to which y is added are computed, because
+// the others do not change; otherwise all columns are.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_columns_kernel(const T* x, const T* y, T* z, int64_t num_packs, int64_t begin, int64_t width,

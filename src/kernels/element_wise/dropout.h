@@ -28,14 +28,14 @@
 
 namespace plimsoll {
 
-// The columns of a wider tensor to which the elements belong: C columns of `all`, from `first` on. Without columns (C = 0), the elements are
-// those of the whole tensor.
+// Describes elements that are a range of the columns of a wider tensor: C of its `all` columns, from column `first` on. C = 0 means that
+// the elements are a whole tensor.
 struct DropoutColumns {
   int64_t C = 0;
   int64_t all = 0;
   int64_t first = 0;
 
-  // Returns the number of element i in the wider tensor.
+  // Returns the index in the wider tensor of the element with index i in the range.
   constexpr int64_t number_of(int64_t i) const { return C == 0 ? i : i / C * all + first + i % C; }
 };
 

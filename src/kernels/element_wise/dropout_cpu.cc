@@ -26,7 +26,7 @@ void dropout_of(const T* x, T* y, int64_t n, const DropoutColumns& columns, cons
     alignas(64) float factors[kDropoutFactors];
     for (int64_t begin = chunk_begin, end = 0; begin < chunk_end; begin = end) {
       end = std::min(chunk_end, begin + kDropoutChunk);
-      // Only within a row do the elements have consecutive random numbers.
+      // In a range of columns, only the elements of one row have consecutive random numbers, so a chunk ends at the end of a row.
       if (columns.C > 0) end = std::min(end, (begin / columns.C + 1) * columns.C);
       dropout_factors(setup, columns.number_of(begin), end - begin, factors);
       for_each_vector(d, begin, end, [&](auto access, int64_t i) HWY_ATTR {

@@ -69,8 +69,8 @@ TEST(Dropout, APartHasTheMaskOfTheWhole) {
   FastRows(dropout_fwd_ref).for_each(DType::kF32, draw);
 }
 
-// Ranks that divide the columns of a tensor must draw the random numbers of the whole tensor, even if the columns of a rank do not begin at
-// a block of eight numbers.
+// If ranks divide the columns of a tensor, each rank must draw the random numbers that its elements have in the whole tensor, even if its
+// first column is not at the beginning of a block of eight numbers.
 TEST(Dropout, ColumnsHaveTheMaskOfTheWhole) {
   constexpr int64_t kRows = 37;
   for (const int64_t columns : {1, 3, 4, 8, 12, 24, 300}) {

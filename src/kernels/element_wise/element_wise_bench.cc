@@ -23,7 +23,8 @@ namespace {
 constexpr int64_t kColumns = 1536;
 constexpr RandomSite kSite{.seed = 42, .step = 1, .site = 2};
 
-// Tensors of T rows and kColumns columns. state.range(0) is the size of a tensor in KiB of fp32, and range(1) is the number of threads.
+// The tensors of a benchmark, with T rows and kColumns columns. state.range(0) is the size of an fp32 tensor in KiB, and state.range(1) is
+// the number of threads.
 struct Tensors {
   DType dtype;
   int64_t T, n;
@@ -107,8 +108,8 @@ void bias_gelu_bwd(benchmark::State& state) {
   }
   t.report(state, 3);
 }
-// x has T / 2 rows of two halves and the size of a whole tensor; y and d_y have half of that size each. The forward kernel therefore moves
-// 1.5 times the bytes of a tensor, and the backward kernel 2.5 times.
+// A gated linear unit multiplies two halves of each row: x has T / 2 rows of 2 kColumns elements, as many elements as a whole tensor, and y
+// and d_y have half as many. The forward kernel therefore moves 1.5 times the bytes of a tensor, and the backward kernel 2.5 times.
 template <DType kType>
 void glu_fwd(benchmark::State& state) {
   Tensors t(state, kType);

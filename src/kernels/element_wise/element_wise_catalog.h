@@ -11,10 +11,10 @@
 namespace plimsoll {
 
 // The sizes of a call of an element-wise, row-wise or loss kernel: the shape of its main operand. A tensor that is not a matrix counts as
-// one row.
+// one row of all its elements.
 struct RowsProblem {
-  int64_t rows = 0;          // number of rows, called T or, by a loss, B
-  int64_t columns = 0;       // number of columns, called C or, by a loss, K
+  int64_t rows = 0;          // number of rows: T or, in the headers of losses, B
+  int64_t columns = 0;       // number of columns: C or, in the headers of losses, K
   int64_t sums_per_row = 1;  // number of values per row that a loss on a GPU stores before it adds them
 };
 
@@ -47,8 +47,8 @@ constexpr int64_t column_sums_scratch_bytes(int64_t T, int64_t C, int64_t num_su
   return num_sums * row_blocks(T, C).num_blocks * partial_row_stride(C) * 4;
 }
 
-// Returns the largest number of additions that one term of a column sum takes part in. This number times the unit roundoff times the sum of
-// the terms' magnitudes bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
+// Returns the largest number of additions in which one term of a column sum takes part. This number, times the unit roundoff, times the sum
+// of the magnitudes of all terms, bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
 constexpr double column_sum_depth(int64_t T, int64_t C) {
   const RowBlocks blocks = row_blocks(T, C);
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
@@ -77,8 +77,8 @@ constexpr int64_t cuda_partial_stride(int64_t C) {
 constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
   return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
 }
-// Returns the largest number of additions that one partial sum takes part in until the sum of the column is complete. Adding the result to
-// the previous value of the output counts as one.
+// Returns the largest number of additions in which one partial sum takes part until the sum of its column is complete. Adding the result to
+// the previous value of the output counts as one of them.
 constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
   return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
 }

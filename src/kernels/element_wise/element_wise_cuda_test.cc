@@ -212,8 +212,8 @@ TEST(ActivationsCuda, NonFiniteInputsStayVisible) {
 }
 
 TEST(CastCuda, RoundsAsTheReferenceDoes) {
-  // Returns fp32 numbers near numbers that bf16 represents: every upper half with the lower halves 0x8000 (a tie), 0x7fff and 1. Adds
-  // zeros, infinities and numbers near the limits of the range of f16.
+  // fp32 numbers near those that bf16 can represent: every value of the upper 16 bits, with one of the lower halves 0x8000 (a tie), 0x7fff
+  // and 1; also zeros, infinities and numbers near the limits of the range of f16.
   std::vector<double> values{0.0, -0.0, HUGE_VAL, -HUGE_VAL, 65519.0, 65520.0, 1e-7, 3e38, -6e-8, 3e-8};
   for (uint32_t i = 0; i < 65536; ++i) {
     const float value = std::bit_cast<float>((i << 16) | (i % 3 == 0 ? 0x8000u : i % 3 == 1 ? 0x7fffu : 1u));
@@ -237,7 +237,8 @@ TEST(DropoutCuda, MaskEqualsTheCpusBitForBit) {
   for (const DType dtype : cuda_types()) {
     for (const int64_t n : {1, 3, 4, 5, 8, 13, 63, 256, 257, 1000, 32771, 100003}) {
       for (const double p : {0.1, 0.5, 0.999}) {
-        // Tests the part of a tensor that belongs to one rank. The random numbers of its elements begin at a later block of the generator.
+        // Tests a part of a tensor as one rank of several has it: the random numbers of its elements do not begin at the first block of the
+        // random number generator.
         RandomSite site = kSite;
         site.first_block = p == 0.5 ? 3 : 0;
         GuardedBuffer x("x", dtype, n), y("y", dtype, n), want("want", DType::kF32, n), rng = rng_buffer();

@@ -97,7 +97,7 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// The activations, their slopes and their error bounds for one number in double. The references compute with these functions.
+// Return the activation, its slope and their error bounds for one number, in double precision. The reference kernels call these functions.
 double gelu_exact(double x, Activation activation);
 double gelu_slope_exact(double x, Activation activation);
 // Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,
@@ -124,8 +124,8 @@ constexpr int64_t bias_gelu_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);
 }
 
-// Returns the error bound of GELU for 16-bit activations, where Phi(-|x|) has a relative error of 2^-15: an eighth of the rounding error of
-// f16.
+// Returns the error bound of GELU for 16-bit activations. The kernels compute Phi(-|x|) with a relative error of only 2^-15, which is still
+// an eighth of the rounding error of f16.
 inline double gelu_fwd_cuda_error_bound(double x, Activation activation, DType stored) {
   const bool coarse = activation == Activation::kGelu && stored != DType::kF32;
   const double tail = std::abs(gelu_exact(-std::abs(x), activation));

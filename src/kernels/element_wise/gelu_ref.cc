@@ -44,7 +44,7 @@ double tanh_slope(double x) {
   return 4.0 * e / ((1.0 + e) * (1.0 + e));
 }
 
-// An error bound that consists of a relative error, in fp32 roundoffs, and an absolute error.
+// An error bound: `roundoffs` times the unit roundoff of fp32, plus the absolute error `floor`.
 struct Errors {
   double roundoffs;
   double floor;
@@ -59,7 +59,7 @@ Errors value_errors(double x, Activation activation) {
     case Activation::kGeluTanh:
     case Activation::kSilu: {
       const double v = gate_of(x, activation).v;
-      // The kernels set a gate below 2^-125 to 0, which for SiLU is the case below x = -86.6.
+      // The kernels set a gate below 2^-125 to 0, which for SiLU happens below x = -86.6. `floor` bounds the result that is lost.
       const double floor = activation == Activation::kSilu ? 2.1e-36 : 4e-37;
       return {4.0 * exact + exact * logistic(-v) * (6.0 * std::abs(v) + 4.0), floor};
     }

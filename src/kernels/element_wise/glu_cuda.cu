@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   store_floats<T, N>(d_x + 2 * t * F + F + f, g);
 }
 
-// Calls launch(integral constant N, number of blocks, number of accesses, accesses per row). An access has N elements, which are 16 bytes
-// if the addresses and the rows are aligned for that, and otherwise a single element.
+// Calls launch(N as an integral constant, number of blocks, number of accesses, accesses per row). An access is a load or store of N
+// elements: of 16 bytes if addresses and rows are aligned to 16 bytes, otherwise of a single element.
 template <typename T, class Launch>
 void launch_packs(int64_t rows, int64_t F, std::initializer_list<const void*> pointers,
                   const Launch& launch) {

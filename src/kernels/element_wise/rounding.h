@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-// Returns half the distance from 1 to the next number, which is the largest relative error of one rounding to
-// nearest; 0 for integers.
+// Returns the unit roundoff of a type, the largest relative error of one rounding to nearest. It is half the distance from 1 to the next
+// number of the type, and 0 for integers.
 constexpr double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -28,13 +28,13 @@ constexpr double unit_roundoff(DType dtype) {
 // The unit roundoff of fp32, in which every fast kernel computes.
 inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
 
-// Half the distance between the smallest numbers of f16, which are 2^-24 apart. Ordinary values can be that small in f16, unlike in f32 and
-// bf16.
+// The largest error of rounding to f16 near zero: half of 2^-24, the distance between its smallest numbers. Values of such a size are
+// common in f16, unlike in f32 and bf16, whose smallest numbers are far smaller.
 inline constexpr double kHalfSpacingF16 = 0x1p-25;
 
-// Returns the error that the last rounding adds when a result computed in fp32 is stored: 0 for f32 and f64,
-// whose rounding the fp32 bounds already include. The factor 1.01 accounts for rounding the computed value
-// and not the exact one.
+// Returns the error that is added when a result computed in fp32 is rounded to the type `stored`: 0 for f32 and f64, whose rounding the
+// bounds for fp32 already include. The rounding is that of the computed value, which differs slightly from the exact one; the factor 1.01
+// covers this.
 constexpr double store_error_bound(DType stored, double exact) {
   const double magnitude = exact < 0.0 ? -exact : exact;
   if (stored == DType::kF32 || stored == DType::kF64) return 0.0;

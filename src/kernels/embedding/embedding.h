@@ -54,7 +54,7 @@ struct EmbeddingSumFwdArgs {
   int64_t first_row = 0;  // the row of the whole table that is stored as row 0 of table_0
   int64_t num_rows = 0;   // number of rows that table_0 contains; 0 means the whole table
 };
-// Returns the row of table_0 that belongs to an id. Returns -1 if table_0 contains only some rows of the table, and not this one.
+// Returns the index in table_0 of the row for an id. Returns -1 if table_0 contains only some rows of the whole table, and not this one.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
   if (num_rows == 0) return id;
   return id >= first_row && id - first_row < num_rows ? id - first_row : -1;
@@ -76,7 +76,7 @@ struct EmbeddingBwdArgs {
   int64_t V = 0;  // number of rows that d_table contains
   int64_t first_row = 0;
   int64_t table_rows = 0;  // number of rows of the whole table; 0 means that d_table is the whole table
-  // Tokens with this id do not change its row of the gradient; -1 means that there is no such id.
+  // Tokens with this id add nothing to the gradient (padding_idx of PyTorch's Embedding); -1 means that there is no such id.
   int64_t padding_id = -1;
   Accumulate accumulate = Accumulate::kOverwrite;
   View scratch;  // scratch memory, used only by the CUDA kernel

@@ -34,7 +34,7 @@ class SimulatedHub final : public HttpClient {
                                               {"model.safetensors", "the weights of the model"},
                                               {"sub/notes.txt", "not read"},
                                               {"vocab.txt", ""}};
-  // For the next num_cuts response bodies with more than `cut` bytes, the connection breaks after `cut` bytes; -1 for never.
+  // While num_cuts is positive, the connection breaks after `cut` bytes of each response body that is longer. cut = -1 means never.
   int64_t cut = -1;
   int num_cuts = 0;
   int64_t bytes_per_call = 5;
@@ -128,7 +128,7 @@ class SimulatedHub final : public HttpClient {
   }
 };
 
-// A DownloadPace that does not wait, but adds up the times for which the real one would wait.
+// Replaces the waiting between attempts in tests: it returns at once, and adds up the milliseconds for which it was asked to wait.
 class SimulatedPace final : public DownloadPace {
  public:
   using DownloadPace::DownloadPace;

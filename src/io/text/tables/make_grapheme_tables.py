@@ -70,7 +70,8 @@ def main():
                          (CONJUNCT_EXTEND, r"\p{InCB=Extend}")):
         for match in regex.finditer(pattern, ALL):
             flags[ord(match[0])] |= bit
-    # The normalizer replaces a cluster of fewer than 6 bytes by the value of its shortest prefix, so a code point that joined the cluster is lost.
+    # Tests whether a code point joins the cluster of an "a" before it. The normalizer replaces a cluster of fewer than 6 bytes by the value
+    # of its shortest known prefix (here "Z" for "a"). If the code point belongs to the cluster, it is therefore lost and only "Z" remains.
     normalize = precompiled({"a": "Z"}).normalize_str
     joining = {CLASSES.index(name) + 1 for name in ("Extend", "ZWJ", "SpacingMark")}
     corrected = 0

@@ -83,7 +83,8 @@ def main():
             continue
         if nfkd(s) != nfd(s):
             compatible += [c, len(nfkd(s)), *map(ord, nfkd(s))]
-    # NFC composes a character from a pair: the code point that all but the last one of its decomposition compose to, and the last one.
+    # NFC composes a character from two code points. The first one is what NFC makes of the start of the character's decomposition; the
+    # second is the rest.
     for c in CODE_POINTS:
         if c in HANGUL:
             continue

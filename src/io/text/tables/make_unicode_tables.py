@@ -78,12 +78,12 @@ def observe_ranks():
     """Returns the rank by which NFD sorts each combining character; 0 for a starter, which is not moved."""
     nfd = normalizers.NFD().normalize_str
 
-    def sorts_before(x, y):  # true if the combining class of x is smaller; x and y are not starters
+    def sorts_before(x, y):  # true if x has a smaller combining class than y; requires that neither is a starter (class 0)
         return x != y and nfd(chr(y) + chr(x)) == chr(x) + chr(y)
 
-    top = 0x0345  # iota subscript, which has the highest combining class in Unicode
+    top = 0x0345  # the combining iota subscript, which has the highest combining class in Unicode
     combining = [c for c in CODE_POINTS if nfd(chr(c)) == chr(c) and (c == top or sorts_before(c, top))]
-    # A character with a higher class would be sorted after `top`, so this check fails if there is one.
+    # Checks that no character has a higher class: NFD would sort it after `top`.
     assert not [c for c in CODE_POINTS if nfd(chr(c)) == chr(c) and sorts_before(top, c)]
     classes = []  # one character per combining class, in sorting order
     ranks = {}

@@ -14,7 +14,7 @@
 
 namespace plimsoll::test {
 
-// Sequence lengths below, at and above the kernels' tile sizes of 16, 64 and 128 rows.
+// Sequence lengths, among them lengths below, at and above the tile sizes of the kernels (16, 64 and 128 rows).
 inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
 
 // Returns the name of the running test with its suite. Tests use it as the seed of their tensors.
@@ -23,7 +23,7 @@ inline std::string test_name() {
   return std::string(info->test_suite_name()) + "." + info->name();
 }
 
-// States whether q, k and v are column ranges of one tensor or three separate tensors.
+// States whether q, k and v are ranges of the columns of one tensor, as a joint projection computes them, or three separate tensors.
 enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
 
 struct AttentionProblem {
@@ -36,7 +36,7 @@ struct AttentionProblem {
   double dropout = 0.0;
   DType dtype = DType::kF32;
   QkvLayout layout = QkvLayout::kOneTensor;
-  // The number of rows by which dims.longest exceeds the length of the longest sequence.
+  // dims.longest is an upper bound of the sequence lengths. It exceeds the longest sequence by this number of rows.
   int64_t longest_slack = 0;
   int64_t kv_heads = 0;  // number of heads of k and v; 0 means as many as `heads`
   int64_t window = 0;    // window of attention.h; 0 means no limit
@@ -59,7 +59,8 @@ class AttentionCase {
   void forward(Implementation implementation);
   void backward(Implementation implementation);
 
-  // Returns the index of element (t, h, d) in q (part 0), k (part 1) or v (part 2). It is also the index of its gradient.
+  // Returns the index of element (t, h, d) in the memory of q (part 0), k (part 1) or v (part 2). The gradient of the element has the same
+  // index.
   int64_t index(int part, int64_t t, int64_t h, int64_t d) const;
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }

@@ -25,7 +25,7 @@ struct PagedShape {
   int64_t page_size = 4;
   int64_t window = 0;
   int64_t tail = 0;  // number of tail rows, which are unused rows after the new tokens
-  // Number of unused pages in the cache, and of unused entries per row of the page table.
+  // The cache has this number of pages that no sequence uses, and each row of the page table has this number of unused entries.
   int64_t extra_pages = 3;
   double spread = 1.0;  // factor of the elements of q; larger values give scores that are further apart
 };
@@ -182,7 +182,7 @@ class PagedCase {
     return std::make_unique<GuardedBuffer>(name_ + "/" + tensor, dtype, count);
   }
 
-  // Fills the cache in the order of sequences and positions. The values of a token therefore do not depend on the page that it is in.
+  // Fills the cache with random numbers that depend on the sequence and the position of a token, not on the page in which it is stored.
   void fill() {
     GuardedBuffer old(name_ + "/old", DType::kF64, 2 * token_width());
     for (int64_t b = 0; b < dims.sequences; ++b) {

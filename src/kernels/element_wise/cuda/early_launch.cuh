@@ -13,24 +13,24 @@
 
 namespace plimsoll::cuda {
 
-// Lets the next launch start, if it is an early one, as soon as all blocks of this launch have called this function or have ended. An early
-// launch may call this function before wait_for_launch_before(), because the next launch waits until this one has ended, and this one ends
-// after the previous one.
+// Lets the next launch, if it is an early one, start as soon as all blocks of this launch have called this function or have ended. A
+// kernel may call it before wait_for_launch_before(): the next launch waits for the end of this one, which in turn ends after the
+// previous one.
 __device__ __forceinline__ void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
-// Waits, in an early launch, until the previous launch has ended and its results can be read. Before this call, a kernel may only read
-// memory that no launch of the chain writes, because several earlier launches may still be running.
+// In an early launch, waits until the previous launch has ended and its results can be read. Before this call, a kernel may read only
+// memory that none of the launches before it writes, because several of them may still be running.
 __device__ __forceinline__ void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-// The first statement of a kernel in a chain of short launches, such as those of a decoding step. The blocks of the next launch start while
-// this one waits for the previous one, so that the time that a launch takes to start is hidden.
+// The first statement of a kernel in a sequence of short launches, such as those of a decoding step. The blocks of the next launch then
+// start while this launch still waits for the previous one, which hides the time that it takes to start a launch.
 __device__ __forceinline__ void begin_early_launch() {
   let_next_launch_begin();
   wait_for_launch_before();

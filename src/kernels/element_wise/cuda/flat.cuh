@@ -9,10 +9,10 @@ namespace plimsoll::cuda {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 4;
 
-// A Function must have three members: void f.begin() reads values from device memory, once per thread; void
-// f.apply<N>(float (&x)[N], const float (&other)[N], int64_t first) replaces x, the elements of a from `first` on,
-// with results; bool f.reads_a() returns whether a is read at all. b may be null; then `other` is undefined. y may
-// be a or b, because a thread reads its elements before it writes them.
+// A Function must have three members. void f.begin() reads values from device memory, once per thread. void f.apply<N>(float (&x)[N], const
+// float (&other)[N], int64_t first) replaces x, N elements of a beginning at element `first`, by the results; `other` contains the same
+// elements of b. bool f.reads_a() returns whether a is needed. If b is null, `other` is undefined. y may be a or b, because a thread reads
+// its elements before it writes them.
 template <typename A, typename B, typename Y, int N, class Function>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {

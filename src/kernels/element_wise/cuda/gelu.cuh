@@ -93,7 +93,7 @@ struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailFo
 
 // Computes the erf form for an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted for z up to 8. The
 // relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; for comparison, the rounding of x causes a relative
-// error of (z + 1/z) z times 2^-9 for bf16 and 2^-12 for f16. Beyond 8, p continues to decrease and z Phi(-z) is below 1e-14. The form
+// error of (z + 1/z) z times 2^-9 for bf16 and 2^-12 for f16. Beyond 8, p continues to decrease and z Phi(-z) is below 1e-14. This code
 // takes 10 (bf16) and 12 (f16) instructions, and ErfGelu<T> takes 17. While an H200 computes matrix products its clock is limited by power,
 // so fewer instructions save time even if their latency is hidden.
 template <typename T>
@@ -126,8 +126,8 @@ struct ErfGeluOfRounded {
   }
 };
 
-// The gate of the tanh form and of SiLU: gate = 1 / (1 + e) with e = exp(-v) = 2^y, where y is clamped so that 2^y and 1 / 2^y are normal
-// numbers. |x| is clamped at a value beyond which the result no longer changes and before anything overflows.
+// The logistic function that the tanh form of GELU and SiLU have in common: gate = 1 / (1 + e) with e = exp(-v) = 2^y. y is clamped so that
+// 2^y and 1 / 2^y are normal numbers. |x| is clamped where larger values no longer change the result, and before a term overflows.
 struct Gate {
   float x, gate, e;
 };

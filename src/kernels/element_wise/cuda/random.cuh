@@ -49,9 +49,9 @@ struct Dropout {
     return site;
   }
 
-  // Draws the random numbers of K groups of N consecutive elements; group k starts at element first[k]. They are stored as by
-  // random_halves: two per word, the first in the low half. The number of a single element (N = 1) is in the low half of its word.
-  // Requires: first[k] is a multiple of N if N is 4 or 8.
+  // Draws the random numbers of K groups of N consecutive elements, of which group k begins at element first[k]. As random_halves does, it
+  // stores two numbers per word, the first in the low half; for N = 1 the word contains one number, in the low half. Requires: first[k] is
+  // a multiple of N if N is 4 or 8.
   template <int K, int N>
   __device__ __forceinline__ void draw(const RandomSite& site, const int64_t (&first)[K],
                                        uint32_t (&numbers)[K][(N + 1) / 2]) const {
@@ -72,8 +72,8 @@ struct Dropout {
       }
     }
   }
-  // Return the dropout factor of an element whose 16-bit random number is the low or the high half of the word. For the high half, the
-  // whole word is compared with the threshold shifted left by 16 bits, which gives the same result as comparing the half.
+  // Both functions return the dropout factor of an element. Its 16-bit random number is in the low or in the high half of the word.
+  // Comparing the whole word with the threshold shifted left by 16 bits gives the same result as comparing the high half.
   __device__ __forceinline__ float factor_of_low(uint32_t word) const {
     return factor_of_high(word << 16);
   }

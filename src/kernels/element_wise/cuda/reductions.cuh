@@ -34,8 +34,8 @@ __device__ __forceinline__ float warp_max_of_magnitudes(float value) {
 #endif
 }
 
-// Returns the sum over a block whose threads are numbered by `thread`. Requires: all threads call it; `slots`
-// is shared memory with one element per warp that no earlier call has used since the last barrier.
+// Returns the sum of `value` over all threads of a block; `thread` is the number of this thread. Requires: all threads call it. `slots` is
+// an array in shared memory with one element per warp, which no other call may have used since the last barrier.
 template <typename T>
 __device__ __forceinline__ T block_sum(T value, int thread, int num_warps, T* slots) {
   value = warp_sum(value);

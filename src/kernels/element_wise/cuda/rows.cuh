@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kRowsThreads)
 template <typename X, int N, class Function>
 void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                     CudaStream stream) {
-  // Divides the packs (16 bytes of adjacent elements) of a row into as few groups as possible such that a group needs at most kRowsThreads
-  // threads, one per pack. All groups have the same width. A thread block handles one group in as many rows as it has threads for.
+  // A thread computes one pack (16 bytes of adjacent elements) per row. The packs of a row are divided into as few groups of equal width as
+  // possible such that a group has at most kRowsThreads packs. A thread block computes one group, in as many rows as its threads allow.
   const int64_t packs = C / N;
   const int64_t groups = ceil_div(packs, kRowsThreads);
   const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;

@@ -18,8 +18,8 @@
 
 namespace plimsoll::cuda {
 
-// N elements of type T in the form in which they are stored in memory: whole 32-bit words or, for a single 16-bit element, the low half of
-// a word.
+// N elements of type T as words of 32 bits, as they are stored in memory. A single 16-bit element is in the low half of its
+// word.
 template <typename T, int N>
 struct Raw {
   static constexpr int kBytes = static_cast<int>(sizeof(T)) * N;
@@ -212,7 +212,8 @@ struct Scalar {
   }
 };
 
-// An integer in device memory, i32 or i64; or, without an address, a number that the host passes.
+// An integer (i32 or i64) that a kernel reads from device memory. If the address is null, it is the number `otherwise`, which the host
+// passes.
 struct Integer {
   const void* data = nullptr;
   bool is_i64 = false;
@@ -225,8 +226,8 @@ struct Integer {
   }
 };
 
-// States whether a gradient is added to its destination or overwrites it. In a captured graph, the kernel reads the flag from device
-// memory.
+// States whether a gradient is added to its destination or overwrites it. In a captured CUDA graph the flag is in device memory; without an
+// address, `otherwise` is used.
 struct AddFlag {
   const int32_t* flag = nullptr;
   bool otherwise = false;
@@ -280,7 +281,7 @@ inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> ope
   return dtype;
 }
 
-// Calls body with a value of the C++ type that the device uses for this element type.
+// Calls body with a default value of the C++ type with which CUDA code represents this element type.
 template <class Body>
 void with_cuda_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});

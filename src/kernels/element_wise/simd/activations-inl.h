@@ -42,9 +42,9 @@ struct GeluForm {
   }
 };
 
-// The gate of the tanh form and of SiLU: gate = 1 / (1 + e) with e = exp(-v) = 2^y. For |y| > 125 either gate or e is below the smallest
-// normal number, or nearly, and is set to 0. |x| is clamped at a value beyond which the result no longer changes and before anything
-// overflows.
+// The logistic function that the tanh form of GELU and SiLU have in common: gate = 1 / (1 + e) with e = exp(-v) = 2^y. For |y| > 125 either
+// gate or e is below (or almost below) the smallest normal number and is set to 0. |x| is clamped where larger values no longer change the
+// result, and before a term overflows.
 struct Gate {
   F32Vec x, gate, e;
 };
@@ -114,7 +114,7 @@ struct TanhForm {
   }
 };
 
-// Calls body with an object whose functions compute the activation and its slope.
+// Calls body with an object that has the functions for this activation and its slope.
 template <class Body>
 HWY_INLINE void with_form(Activation activation, const Body& body) {
   switch (activation) {

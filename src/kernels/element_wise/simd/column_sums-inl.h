@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Returns the partial sums of block number `block` for one of the quantities that a kernel sums. `which` is the number of the quantity,
+// Returns the address of the partial sums of block number `block` for quantity number `which`. A kernel may sum several quantities, each of
 // which has an array [num_blocks, stride].
 HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                                int64_t block) {

@@ -21,12 +21,12 @@ namespace HWY_NAMESPACE {
 
 // The number of elements that dropout_factors handles at a time.
 inline constexpr int64_t kDropoutChunk = 256;
-// The number of extra elements in buffers of random numbers: a chunk that begins inside a block of eight draws one more block, and the last
-// vector may draw more numbers than requested.
+// The number of extra elements that arrays of random numbers need. If a chunk begins inside a block of eight numbers, one more block is
+// drawn, and the last vector may contain more numbers than needed.
 inline constexpr int64_t kPhiloxSlack = 64;
 
-// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with philox4x32<kRounds>. A block
-// gives eight numbers of 16 bits, the low half of each word first, in the order of the words in memory.
+// Draws the random numbers of blocks [first_block, first_block + num_blocks) with philox4x32<kRounds>, and of up to 7 blocks more to fill a
+// vector. A block gives eight numbers of 16 bits: two per word in the order of the words, first the low half.
 #if HWY_TARGET == HWY_SCALAR
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
@@ -104,7 +104,7 @@ HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint3
   }
 }
 
-// Sets factors[i] to scale if element first_element + i is kept, otherwise to 0. Requires: 0 <= count <=
+// Sets factors[i] to the dropout scale if dropout keeps element first_element + i, otherwise to 0, for i < count. Requires: 0 <= count <=
 // kDropoutChunk.
 HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count,
                                 float* factors) {

@@ -58,8 +58,8 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> value, BF16* to) {
   hn::StoreU(hn::TruncateTo(d16, upper), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-// These types state how the body of a loop accesses memory: whole vectors, or only the first `count` lanes of the last vector. Lanes that
-// are not loaded are zero.
+// The ways in which the body of a loop accesses memory: whole vectors or, for the last vector of a range, only its first `count` lanes.
+// Lanes that are not loaded are zero.
 struct WholeVector {
   template <class D, class T>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -109,8 +109,8 @@ HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& bod
   if (i < end) body(PartialVector{end - i}, i);
 }
 
-// Sums a row in an order that depends only on the number of columns. Within a group of columns, four vectors of partial sums are formed;
-// the sums of the groups are added one after another, and the lanes of the vectors are added last.
+// The partial sums with which a row is summed in an order that depends only on the number of columns. Each group of columns is summed into
+// four vectors. The sums of the groups are added one after another, and at the end the lanes of the vectors.
 inline constexpr int64_t kColumnGroup = 256;
 struct GroupSum {
   F32Vec part0, part1, part2, part3;
@@ -126,8 +126,8 @@ HWY_INLINE float lanes_total(F32Vec v) {
   return hn::GetLane(hn::SumOfLanes(F32Tag(), v));
 }
 
-// Calls body(access, i, part_index) for each vector of [begin, end). part_index is an integral constant that cycles through 0..3, the four
-// partial sums of GroupSum.
+// Calls body(access, i, part_index) for each vector of [begin, end). part_index is an integral constant that cycles through 0..3; it
+// selects one of the four vectors of GroupSum.
 template <int kPart>
 struct PartIndex {
   template <class Sum>

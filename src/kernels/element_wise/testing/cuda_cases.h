@@ -19,7 +19,8 @@ inline std::vector<DType> cuda_types() {
   return {DType::kF32, DType::kBF16, DType::kF16};
 }
 
-// Returns the shapes with which all kernels are tested, plus shapes for which a GPU kernel uses several thread blocks in each direction.
+// Returns the shapes of kernel_shapes(), and further shapes for which a GPU kernel uses several thread blocks along the rows and along the
+// columns.
 inline std::vector<RowsAndColumns> cuda_shapes() {
   std::vector<RowsAndColumns> shapes = kernel_shapes();
   shapes.push_back({300, 1024});

@@ -24,7 +24,8 @@ struct RowsAndColumns {
   int64_t size() const { return T * C; }
 };
 
-// Returns shapes with odd sizes and shapes of real models. The last shape has several blocks of rows and several chunks of elements.
+// Returns shapes with odd sizes and shapes of real models. The last one consists of several blocks of rows (for sums) and of several chunks
+// of elements (for threads).
 inline std::vector<RowsAndColumns> kernel_shapes() {
   std::vector<RowsAndColumns> shapes;
   for (const int64_t T : {1, 2, 5, 33}) {
@@ -38,7 +39,7 @@ inline std::vector<DType> fast_types() {
   return {DType::kF32, DType::kBF16};
 }
 
-// Returns the name of a tensor, which seeds its values and appears in messages.
+// Returns a name for a tensor. It is the seed of the tensor's random values and appears in messages.
 inline std::string tensor_name(std::string_view tensor, RowsAndColumns shape, DType dtype) {
   const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
   return fmt::format("{}.{}/{} {} [{}, {}]", info->test_suite_name(), info->name(), tensor, dtype_name(dtype),

@@ -7,21 +7,22 @@
 namespace plimsoll::cuda {
 namespace {
 
-// In this kernel, each block sums one piece of the sorted tokens. One warp copies the gradient rows of the tokens into a ring buffer in
-// shared memory, as far ahead as the buffer has space. Other warps sum the rows that have arrived. One more warp writes zeros to the rows
-// of the table that have no token. A pack is a group of kN adjacent columns.
+// A kernel that computes the gradient of an embedding table. The sorted tokens are divided into pieces, one per block. In each block, one
+// warp copies the gradient rows of the tokens into a ring buffer in shared memory, as far ahead as there is space. Other warps sum the rows
+// that have arrived. One more warp writes zeros to rows of the table that have no token. A pack is a group of kN adjacent columns.
 constexpr int kN = 4;                                // number of columns per pack
 constexpr int kPacks = 2;                            // number of packs per thread
 constexpr int kMostAdders = 128;                     // largest number of threads that sum rows
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-// The largest number of rows per block to which zeros are written. If there are too few pieces for that, more blocks than pieces are
-// launched.
+// The largest number of rows of the table that a block sets to zero. If there are fewer pieces than blocks needed for that, additional
+// blocks are launched, which sum no piece.
 constexpr int kZeroRows = 32;
 
 struct Ring {
   uint32_t rows;  // address of the rows in shared memory, an array [kStages][rows of a stage][row_bytes]
-  // Addresses of two arrays of barriers: `full` for rows that have arrived, `empty` for rows that have been read.
+  // Addresses of two arrays of barriers, one barrier per stage: `full` is for rows that have arrived, and `empty` for rows that have been
+  // read.
   uint32_t full;
   uint32_t empty;
   uint32_t row_bytes;
@@ -32,7 +33,7 @@ struct Ring {
   }
 };
 
-// Starts the copies of columns [c, c + bytes / sizeof(X)) of those gradient rows for which Pieces::wants() is true.
+// Starts copying `bytes` bytes of the gradient row of each token for which Pieces::wants() is true, from the column at `d_x` on.
 template <typename X, int kRows>
 __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, const X* d_x, int64_t begin,
                                           int n, uint32_t bytes) {
@@ -48,8 +49,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // The number of bytes may be announced to the barrier after all copies have been started, because its phase cannot end before this
-      // arrival.
+      // The barrier learns the number of bytes only after the copies have been started. This is safe, because its phase cannot end before
+      // this thread arrives.
       __syncwarp();
       if (lane == 0) {
         const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
@@ -77,12 +78,12 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// `ends` contains one entry per token of a piece: for the last token of an id in the piece, the id; for other tokens, one of the values
-// below.
+// `ends` has one entry per token of a piece. For the last token of each id in the piece, the entry is the id; for all other tokens it is
+// one of these values.
 [[maybe_unused]] constexpr int32_t kSkip = -1;  // Pieces::wants() is false for this id
-[[maybe_unused]] constexpr int32_t kAdd = -2;   // another token of the same id follows in this piece
+[[maybe_unused]] constexpr int32_t kAdd = -2;   // a later token of this piece has the same id
 
-// Sums the rows of a piece, whose end markers are in `ends`.
+// Sums the gradient rows of a piece per id. `ends` marks the last token of each id.
 template <typename X, int kRows>
 __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, const unsigned char* rows,
                                          const int32_t* ends, int n, int64_t c0, int width, int adders) {
@@ -96,7 +97,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   for (int batch = 0; batch * kRows < n; ++batch) {
     const int stage = batch % kStages;
     tma::wait(ring.full + 8 * stage, batch / kStages % 2);
-    // Rows that were not copied are loaded from shared memory as well, but not added, so that the loads need no branches.
+    // Rows that were not copied are loaded from shared memory too, so that the loads need no branches, but they are not added.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::fence_barriers();
   }
-  // The code above does not read results of other kernels, so it may run while the previous launch still runs.
+  // Up to here the kernel has read no results of other kernels, so it may already run while the previous launch still does.
   wait_for_launch_before();
   let_next_launch_begin();
   __syncthreads();
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // Four blocks fit on a multiprocessor if rows have 4 KiB, because the ring buffer of a block then takes 48 KiB.
+  // If a row has 4 KiB, the ring buffer of a block takes 48 KiB, and four blocks fit on a multiprocessor.
   constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;

@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// The (id, token) pairs in the order of the ids. Unused tokens have an id that no table contains, so they come last.
+// The pairs (id, token), sorted by id. The pairs of unused rows after the last token have an id that no table contains, so they come last.
 struct SortedTokens {
   const int2* pairs = nullptr;  // [T]
 

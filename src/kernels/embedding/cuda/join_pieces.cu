@@ -6,22 +6,22 @@ namespace {
 
 constexpr int kAhead = 8;  // number of sums that a lane loads before it adds the first one
 
-// An id whose tokens (the run) are in several pieces: in the piece of this block, in `before` pieces before it and in `after` pieces after
-// it.
+// An id whose tokens are in several pieces; its run is the range of its tokens in the sorted order. The run extends over the piece of this
+// block, `before` pieces before it and `after` pieces after it.
 struct Run {
   int32_t id;
   int64_t before, after;
 };
 
-// Returns in how many consecutive pieces the tokens of an id continue, before or after the piece of this block. The id continues in a
-// neighbouring piece if the boundary between the pieces is inside the run of its tokens. A warp searches 32 boundaries at once.
+// Returns the number of pieces before (or after) the piece of this block into which the run of tokens with this id extends. The run extends
+// into the next piece if the tokens on both sides of the boundary have the id. A warp tests 32 boundaries at once.
 template <int kDirection>
 __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t piece, int32_t id) {
   const int64_t lane = static_cast<int64_t>(threadIdx.x) % 32;
   const auto is_within = [&](int64_t far) {
     return a.sorted.id(kDirection < 0 ? (piece - far) * a.tokens - 1 : (piece + 1 + far) * a.tokens) == id;
   };
-  // Invariant of the search: boundaries before `low` are between two tokens of the id, and the boundary at `high` is not.
+  // Invariant of the search: all boundaries before number `low` are inside the run, and boundary number `high` is not.
   int64_t low = 0, high = kDirection < 0 ? piece : a.count() - 1 - piece;
   while (low < high) {
     const int64_t step = ceil_div(high - low, 32);
@@ -34,15 +34,15 @@ __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t pie
   return low;
 }
 
-// Adds the sums of an id over all pieces that contain its tokens. The blocks of these pieces divide the columns, so with more pieces a warp
-// handles fewer columns. The lanes that handle the same columns take the sums of the pieces in turn, and their results are then added
-// pairwise. If there are few pieces, each lane loads more packs of columns at once.
+// Adds the sums of an id over all pieces that contain its tokens. The blocks of these pieces each handle a part of the columns, so with
+// more pieces a warp handles fewer columns. Lanes that handle the same columns divide the pieces among them, and their results are then
+// added pairwise. If there are few pieces, each lane loads more packs of columns at once.
 template <int N, int kPacks>
 __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& run, bool adds) {
   constexpr int kSums = kAhead / kPacks;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto count = static_cast<int>(run.before + 1 + run.after);
-  // The number of packs (N adjacent columns) for which the block of each of the id's pieces adds the sums.
+  // The number of packs (N adjacent columns) that this block handles. The blocks of all pieces with tokens of the id divide the packs.
   const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;
   int width = 1;  // number of adjacent lanes that handle different columns
   while (width < share && width < 32) width *= 2;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
       inside[p] = base + p * width < share && c[p] < a.C;
     }
     for (int first = lane / width; first < count; first += kSums * turns) {
-      // Indices past the last sum load the last sum but do not add it, so that the loads need no branches.
+      // An index past the last sum is replaced by that of the last sum, which is loaded but not added, so that the loads need no branches.
       Raw<float, N> raw[kPacks][kSums];
 #pragma unroll
       for (int u = 0; u < kSums; ++u) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__
 }  // namespace
 
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream) {
-  // If there is a single piece, no id has tokens in two pieces.
+  // With a single piece there is nothing to join.
   if (pieces.count() < 2) return;
   launch_early(packs ? join_pieces_kernel<4> : join_pieces_kernel<1>,
                {dim3(static_cast<unsigned>(pieces.count())), dim3(64)}, stream, pieces);

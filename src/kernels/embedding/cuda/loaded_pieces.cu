@@ -4,11 +4,11 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// The number of rows of the table to which a block that writes zeros writes them, one row per thread.
+// The number of rows of the table that one block sets to zero, one row per thread.
 constexpr int kZeroRows = kThreads;
 
-// The columns that one thread handles: kPacks packs of N adjacent columns. Packs number i of all threads of the block form a contiguous
-// range.
+// The columns that one thread handles: kPacks packs of N adjacent columns. In the order of the columns, pack 0 of all threads of the block
+// comes first, then pack 1 of all threads, and so on.
 template <int N, int kPacks>
 struct Columns {
   static constexpr int kPerBlock = kThreads * N * kPacks;
@@ -45,13 +45,13 @@ __global__ void __launch_bounds__(kThreads)
   let_next_launch_begin();
   if (blockIdx.x < zero_blocks) return zero_rows<N, kPacks>(a, blockIdx.x);
   __shared__ int32_t ids[kMostLoadedTokens + 2],
-      tokens[kMostLoadedTokens];  // `ids` also contains the ids before and after the piece
+      tokens[kMostLoadedTokens];  // `ids` also contains the ids directly before and after the piece
   const int64_t piece = blockIdx.x - zero_blocks;
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Positions before the first and after the last token get an id that no table contains. The first id of all tokens therefore begins in
-    // its piece, and the last id ends in its piece.
+    // Positions before the first and after the last token get id -1, which no table contains. The run of the first id thus begins in the
+    // first piece, and the run of the last id ends in the last piece.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;
     if (i >= 1 && i <= a.tokens) tokens[i - 1] = pair.y;

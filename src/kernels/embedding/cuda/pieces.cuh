@@ -7,8 +7,8 @@
 
 namespace plimsoll::cuda {
 
-// The indices of the two sums of a piece that are stored for join_pieces.cu: the sum of its first id, if that also has tokens in the
-// previous piece, and the sum of its last id, if that also has tokens in the next piece.
+// A piece stores up to two sums for join_pieces.cu, at these indices: the sum of its first id, if the previous piece also contains tokens
+// with this id, and the sum of its last id, if the next piece also does.
 inline constexpr int kFirstSum = 0;
 inline constexpr int kLastSum = 1;
 
@@ -23,8 +23,8 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// The division of the sorted tokens into pieces. All tokens are divided, even if d_table contains only some rows of the table, so that the
-// terms of an id are always added in the same order.
+// The division of the sorted tokens into pieces of equal length. It does not depend on which rows of the table d_table contains, so that
+// the terms of an id are always added in the same order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // the sums that join_pieces.cu adds, shape [pieces, 2, stride]
@@ -40,8 +40,8 @@ struct Pieces {
   __device__ __forceinline__ float* partial(int64_t piece, int sum) const {
     return partials + (piece * 2 + sum) * stride;
   }
-  // Returns true if the gradient of an id is to be computed. This is the case if d_table contains its row and the id is not the padding id.
-  // The id of unused tokens gives false.
+  // Returns true if the gradient of an id must be computed: if d_table contains the row of the id, and the id is not the padding id.
+  // Returns false for the id of unused rows.
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
@@ -71,8 +71,8 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
-  // Stores the sum of an id when the last of its tokens in the piece has been added. If the id also has tokens in a neighbouring piece, the
-  // sum is stored for join_pieces.cu: as the piece's first sum if the id began in an earlier piece, otherwise as its last sum. Requires:
+  // Stores the sum of an id after its last token in the piece has been added. If a neighbouring piece also contains tokens with the id, the
+  // sum is stored for join_pieces.cu: as first sum of the piece if the previous piece contains some, otherwise as its last sum. Requires:
   // wants() is true for the id.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
@@ -97,7 +97,8 @@ inline constexpr int kMostCopiedTokens = 256;
 // The number of pieces that an H100 sums at the same time: four on each of its 132 multiprocessors.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Joins the sums of ids whose tokens are in several pieces. `packs` states whether four columns may be read at once.
+// Adds up the sums of each id whose tokens are in several pieces. `packs` states whether the alignment permits to read four columns at
+// once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda

@@ -6,9 +6,9 @@ namespace {
 
 constexpr int kTokens = 4;  // number of tokens that a warp loads before it adds the first one
 
-// Sums both rows of a table. Tokens are distributed as in column_sums_kernel: warp w of block i starts at token i * kColumnSumWarps + w and
-// then advances by the number of warps of all blocks. If the tokens of an id are adjacent, the rows that are read at the same time are
-// adjacent too.
+// Sums both rows of a table. The warps divide the sorted tokens as in column_sums_kernel: warp w of block i starts at token i *
+// kColumnSumWarps + w and advances by the number of warps of all blocks. If adjacent tokens have the same id, the rows that are read at the
+// same time are adjacent too.
 template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {
@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
   for (int row = 0; row < kTwoRows; ++row) {
     if (row >= a.first_row && row < a.first_row + a.num_rows && row != a.padding_id) wanted |= 1u << row;
   }
-  // Returns 2 * token + row of the table for position i of the sorted tokens. Returns -1 if i is past the last token or the gradient of the
-  // token is not to be added to the table.
+  // For position i of the sorted tokens, returns 2 * token + row, where `row` is the row of the table (0 or 1). Returns -1 if there is no
+  // such token or if its gradient must not be added to the table.
   const auto place_at = [&](int i) {
     const int2 pair = i < T ? a.sorted.pairs[i] : make_int2(kTwoRows, 0);
     return pair.x < kTwoRows && (wanted >> pair.x & 1u) != 0 ? 2 * pair.y + pair.x : -1;
