@@ -41,7 +41,7 @@ StepResult decode(const std::string& text) {
   return result;
 }
 
-// Copies the tensors into the buffer, and changes them such that they are read from there.
+// Copies the values of the tensors into the buffer and changes `contents` so that the tensors are read from the buffer.
 void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
   for (std::vector<TensorSource>* tensors : {&contents.model.tensors, &contents.optimizer_tensors}) {
     for (TensorSource& tensor : *tensors) {
@@ -81,7 +81,7 @@ CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // The next step of the save is not started: other ranks may have failed, and this rank can no longer find out.
+  // Cancels the remaining steps of the save: other ranks may have failed, and this rank can no longer ask them.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
@@ -213,8 +213,8 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // After the last step of the save the checkpoint may be complete even if there is an error, which then comes from
-    // CheckpointOrder::after.
+    // An error in the last step of the save comes from CheckpointOrder::after and not from writing. The checkpoint
+    // may then be complete, so the message must not state that it was not saved.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {
       throw Error(result.error->code(),

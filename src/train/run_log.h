@@ -26,9 +26,9 @@ class RunLog {
 
   // Adds a step to the sums for the next record.
   void add_step(const FinishedStep& step);
-  // Writes a record about the steps since the previous one. tokens_per_second, mfu and data_wait_fraction are relative to the sum of
-  // StepInfo::step_ms of these steps, which is wall time without evaluations and saves. unused_row_fraction is relative to the number of
-  // computed rows.
+  // Writes a record about the steps since the previous record. tokens_per_second, mfu and data_wait_fraction are computed from the sum
+  // of StepInfo::step_ms of these steps, which is wall time without evaluations and saves. unused_row_fraction is the fraction of
+  // computed rows that contain only padding.
   void log_step(const StepInfo& info);
   // Appends a record to the history in memory, to log.jsonl and to the TensorBoard events, and passes it to the callbacks.
   void record(LogRecord record);

@@ -32,11 +32,11 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 // Loads the contents of a checkpoint of this run: the model, or its adapter. Errors: kBadData.
 void load_saved(Executor& executor, const ModelFolder& folder);
 
-// Loads a stored tensor into rows of a persistent buffer, starting at `first_row`.
+// Writes a tensor of a file into the rows of a persistent buffer that begin with `first_row`.
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor);
 
-// Returns the tensors of the weights that `is_wanted` selects, under their names on disk with a prefix. Valid while the executor exists.
+// Returns the weights that `is_wanted` selects, with the names that they have in a file after `prefix`. Valid while the executor exists.
 std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
                                          const std::function<bool(const WeightSpec&)>& is_wanted);
 
@@ -72,7 +72,7 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder);
 // The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide appears as one complete tensor. While it
 // is read, each rank sends its slice to the others, so all ranks have to read the same tensors in the same order.
 
-// If a saved file contains this part of a weight under several names, appends a tensor for each further name.
+// If a file must store this part of a weight under several names, appends another tensor with the same values for each further name.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
 
 // Returns the weights under their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A weight that is

@@ -68,7 +68,7 @@ ExperimentFigures figures_of(const Json& object) {
                       .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
-  // Files of earlier versions have no "speeds", because each row was run once.
+  // Files of earlier versions have no list "speeds": each experiment was run once and has a single speed.
   for (const Json& speed : object.value("speeds", Json::array({object.at("samples_per_s")})))
     f.speeds.push_back(number_of(speed));
   return f;

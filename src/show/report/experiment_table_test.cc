@@ -66,7 +66,7 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
 }
 
-// If the predictions use a calibration of the CPU, they must not also be scaled by the ratio of the first row.
+// If the predictions already use a calibration of the CPU, the summary must not use the first row as a calibration as well.
 TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   std::vector<ExperimentRow> rows = four_rows();
   for (ExperimentRow& row : rows) {
@@ -113,7 +113,7 @@ TEST(ExperimentSummary, CountsOnlyRowsThatChangeOneThing) {
   EXPECT_EQ(experiment_summary({four_rows().back()}), "");
 }
 
-// Returns rows that were run three times, with speeds that differ by `spread` of the median on either side.
+// Returns rows that were run three times: at the median speed, and at speeds that are lower and higher by the fraction `spread`.
 std::vector<ExperimentRow> repeated_rows(double spread) {
   std::vector<ExperimentRow> rows = four_rows();
   rows.pop_back();
@@ -206,7 +206,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // Earlier versions wrote rows without the two fields that this test erases.
+  // Earlier versions wrote rows without the date and without "is_calibrated", so files without these fields must be readable.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");

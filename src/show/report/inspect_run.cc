@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Files that a run writes are smaller than this limit. A larger file must be data.
+// Files that a run writes are smaller than this limit. A larger file is assumed to be training data.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 std::string read_small_file(const std::string& path) {
@@ -36,8 +36,8 @@ bool is_number_or_null(const Json& value) {
   return value.is_number() || value.is_null();
 }
 
-// In a log of a run, gpu_throttle is the only value that is text. A file with any other text contains data and is not a
-// log.
+// In a log of a run, all values except gpu_throttle are numbers. A file with any other text is therefore training data
+// and not a log.
 bool is_log_record(const Json& record) {
   if (!record.is_object() || !record.contains("step") || !record.contains("epoch") || record.size() <= 2)
     return false;

@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Returns the columns of the first line of the table that starts with this label.
+// Returns the cells of the first line of the table that starts with this label.
 std::vector<std::string> cells(const std::string& table, const std::string& label) {
   for (const std::string& line : lines_of(table)) {
     if (!line.starts_with(label)) continue;
@@ -254,8 +254,8 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
-  // The sizes of two matrix products of a layer, which occur in the forward pass and in the computation of the
-  // gradients.
+  // The sizes of two matrix products of a layer. The forward pass multiplies matrices of these sizes, and so
+  // does the computation of gradients.
   for (const char* product :
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);
