@@ -108,7 +108,7 @@ bool CheckpointSaver::ranks_share(const std::string& output_folder) {
       make_folders(session_.files(), output_folder);
       write_synced_file(session_.files(), path_of(), "");
     } catch (const FileError&) {
-      token = 0;  // A disk error is ignored here, because the following save will report it.
+      token = 0;  // A disk error is ignored here, because the save that follows reports it.
     }
   }
   session_.sum_over_ranks({&token, 1});
@@ -213,8 +213,8 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // An error in the last step of the save comes from CheckpointOrder::after and not from writing. The checkpoint
-    // may then be complete, so the message must not state that it was not saved.
+    // In the last step the message is complete: it states that the checkpoint was not saved, unless the error comes from
+    // CheckpointOrder::after, which is called when the checkpoint is complete.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {
       throw Error(result.error->code(),

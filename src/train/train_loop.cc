@@ -107,8 +107,7 @@ TrainOutput TrainLoop::finish_completed_run() {
 }
 
 void TrainLoop::choose_final_weights() {
-  // Before loading, every rank waits until the best checkpoint is complete. After loading, all ranks wait for each other, because
-  // the first rank may then remove checkpoints.
+  // The ranks wait for each other twice: until the best checkpoint is complete, and until all ranks have read it.
   session_.wait_for_ranks();
   closing_lines_ = checkpoints_.choose_final_weights();
   session_.wait_for_ranks();

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a case that predicts with a copy of the adapter in which one file is changed.
+// Makes a test case that predicts with a copy of the adapter in which one file is changed.
 Case changed(std::string name, int exit_code, Words message,
              std::function<void(const Ground&, const std::string&)> change) {
   return {std::move(name), exit_code, std::move(message), [change = std::move(change)](const Ground& ground) {

@@ -129,7 +129,7 @@ TEST(Bench, ComparesHowRanksTrainTogether) {
     EXPECT_GT(row.at("figures").at("predicted_samples_per_s").get<double>(), 0);
     EXPECT_GT(row.at("figures").at("predicted_bytes").get<int64_t>(), 0);
   }
-  // All rows train the same steps; their losses differ at most by the rounding of the norm with which gradients are clipped.
+  // All rows train on the same batches. Their losses differ at most by the rounding of the norm with which gradients are clipped.
   const double loss = table.at("rows")[0].at("figures").at("loss");
   for (const nlohmann::json& row : table.at("rows"))
     EXPECT_NEAR(row.at("figures").at("loss").get<double>(), loss, 1e-5 * loss) << row.at("name");
@@ -208,8 +208,8 @@ TEST(Bench, RepeatsRowsAndRunsThemAgainWhenAsked) {
   EXPECT_TRUE(contains(again.output, "DataLoader, 4 workers, run 2: ")) << again.output;
 }
 
-// If bench is killed at any time, the same command must continue with the unfinished row and must not run
-// finished rows again.
+// If bench is killed at any time and started again with the same arguments, it must repeat only the row that
+// was not finished and keep the results of all finished rows.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -292,8 +292,8 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }
 
-// A shell script takes the role of Trainer. It reports measurements for most rows and refuses 8-bit SGD. The
-// real script refuses rows that Trainer does not support before it needs PyTorch.
+// A shell script simulates the script that runs Hugging Face's Trainer. It reports measurements for most rows
+// and refuses 8-bit SGD, as the real script refuses rows that Trainer does not support.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const TestFolder folder("bench_peer");
   write_tiny_model(folder);

@@ -63,7 +63,7 @@ TEST(OwnCheckpoint, ContinuesBitForBit) {
     {
       Trainer first(made("part"));
       run_steps(first, c.saved_at);
-      // The state must be saved as if this batch had not been made, because no step used it.
+      // This batch is made but not used in a step, so the checkpoint must contain the state from before it was made.
       first.next_batch();
       saved = first.save_checkpoint();
       EXPECT_EQ(fs::path(saved).filename(), "checkpoint-" + std::to_string(c.saved_at));

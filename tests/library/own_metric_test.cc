@@ -80,7 +80,7 @@ TEST_F(OwnMetric, IsReportedNextToTheOthers) {
 }
 
 TEST_F(OwnMetric, ChoosesTheBestModel) {
-  // The value of this metric falls with every evaluation.
+  // A metric whose value is lower in each evaluation than in the one before.
   class Falling : public MyAccuracy {
    public:
     Falling() : MyAccuracy("falling") {}

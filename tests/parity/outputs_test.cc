@@ -27,7 +27,7 @@ std::set<std::string> keys_of(const json& object) {
   return keys;
 }
 
-// Returns the keys with the JSON types of their values, named as in reference.py.
+// Returns the JSON type of each value by its key. The names of the types are those in reference.py.
 std::map<std::string, std::string> types_of(const json& object) {
   std::map<std::string, std::string> types;
   for (const auto& [key, value] : object.items()) {

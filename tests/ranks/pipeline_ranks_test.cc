@@ -72,13 +72,13 @@ Words pipeline_words(Words words, const std::string& run, int stages, int proces
   return words;
 }
 
-// The numbers of stages and of processes of a run.
+// The number of pipeline stages and the number of processes of a run.
 struct Shape {
   int stages, processes;
 };
 
-// Returns those of the given numbers of stages and processes that this test can run: on GPUs, those with at most two
-// processes.
+// Returns those of the given combinations that this test
+// can run. On GPUs these have at most two processes.
 std::vector<Shape> possible(std::vector<Shape> shapes) {
   if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
   return shapes;

@@ -144,7 +144,8 @@ TEST_F(JsonOutput, OfEveryCommandIsOneValue) {
   }
 }
 
-// --json=FILE of a run gets the plan before the run and the results after it, and standard output keeps the text for people.
+// With --json=FILE, a run writes the plan to the file before it starts and adds the results at its end. Standard output
+// shows the text for people.
 TEST_F(JsonOutput, OfARunGoesToAFile) {
   Words words{"train"};
   for (const std::string& word : training({"--output_dir", path("run"), "--json", path("run.json")}))

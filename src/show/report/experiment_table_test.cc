@@ -66,7 +66,7 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
 }
 
-// If the predictions already use a calibration of the CPU, the summary must not use the first row as a calibration as well.
+// If the predictions use a calibration of the CPU, the table must say so and must not call the first row a calibration.
 TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   std::vector<ExperimentRow> rows = four_rows();
   for (ExperimentRow& row : rows) {

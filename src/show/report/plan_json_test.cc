@@ -61,7 +61,7 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
 // If optimizer states are kept in host memory, the JSON must have a second memory space, the table an additional line,
 // and the estimated step must include the time of the transfers.
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
-  // The test uses a large model. The GPU still holds the states of two parameters at a time, and in a small model the embedding
+  // The test uses a large model. The GPU still holds the states of two updates at a time, and in a small model the embedding
   // table alone would have half of all states, so that keeping states on the host would save little GPU memory.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
   request.device.kind = KernelDevice::kCuda;

@@ -60,7 +60,7 @@ std::string describe_rank_link(const PlanRequest& request);
 
 // Formats one line per block of the model, or per range of blocks that are treated alike: MiB kept and
 // recomputed, operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns`
-// columns, with a newline at the end. Returns "" if the user requested no recomputation.
+// columns, with a newline at the end. Returns "" for the default policy, which recomputes cheap values only.
 std::string recompute_table(const Plan& plan, size_t columns);
 
 // The functions below compare the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
