@@ -199,8 +199,8 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // The row "total" has three numbers: the memory while loading, while resuming and while training. The
-    // largest one is rounded up, as `fit` does.
+    // The first three numbers of the row "total" are the memory while loading, resuming and training. The
+    // third one is the largest. It is rounded up, as `fit` does.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

@@ -39,7 +39,7 @@ class Ground {
   // Copies the model's folder and changes the JSON header of its safetensors file, including the stored
   // length of the header. Returns the path of the copy.
   std::string model_with_header(const std::function<void(std::string&)>& change) const;
-  // Copies the output folder of the run that has a checkpoint, and that of the run with an adapter. Return the path of the copy.
+  // Copy the output folder of the run that has a checkpoint, and the folder of the adapter. Return the path of the copy.
   std::string run_copy() const;
   std::string adapter_copy() const;
 

@@ -218,8 +218,8 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     for (const Method* a : methods) {
       const std::optional<RunSpec> base = reader.read(words_of(MethodSet().with(*a), own));
       for (const Method* b : methods) {
-        // If the run's own arguments already select one of
-        // the two methods, the pair replaces that method.
+        // Two methods are applied in two ways: both at once to the run, and b to a run whose own arguments already
+        // select a.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
           const std::optional<PlanRequest> request = changed_request(own, pair);

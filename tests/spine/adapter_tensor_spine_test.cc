@@ -42,7 +42,7 @@ std::vector<NamedCase> adapter_cases() {
   bert.lora = adapters_of_all();
   list.push_back({"bert", bert});
   TinyCase some = bert;
-  // Of the fused weight for query, key and value, only two parts get adapters. The scale alpha / r of all adapters is 1.
+  // Query, key and value are fused into one weight, and only query and value get adapters. The adapters are scaled by alpha / r = 1.
   some.lora = {.r = 4, .alpha = 4.0, .target_modules = {"query", "value", "output.dense"}};
   some.optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5};
   list.push_back({"bert, some modules, AdamW, clipping", some});
@@ -122,8 +122,9 @@ TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Weights are quantized to 8 or 4 bits as a whole, and each rank stores its part of the codes and scales. To measure the bound for
-// differences, only weights that are not quantized are changed. Every layer has several, before and after each quantized weight.
+// Each weight is quantized to 8 or 4 bits as a whole, and each rank stores its part of the quantized values and scales. The bound
+// for differences is measured by changing weights slightly, which is possible only for weights that are not quantized. Every layer
+// has several of these, before and after each quantized weight.
 TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 2;
   const std::vector<std::pair<std::string, BaseWeights>> cases{{"bert", BaseWeights::kInt8},
@@ -216,8 +217,9 @@ TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   }
 }
 
-// Of the matrices A and B of an adapter, each rank stores a part of one and the whole other one. The ranks must sum the activations
-// between A and B, or their gradients, once per adapter: in the forward pass if A is divided, in the backward pass if B is divided.
+// An adapter consists of two matrices, A and B. Each rank stores only a part of one of them, and the whole other one. Per adapter,
+// the ranks must make one sum: of the activations between A and B in the forward pass if A is divided, or of their gradients in the
+// backward pass if B is divided.
 TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   TinyCase test = adapter_cases().front().test;
   const Plan plan = plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1);

@@ -160,13 +160,13 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   // Gradients that accumulate over micro-batches must be summed over the ranks only once per step.
   EXPECT_EQ(counts_of(language, Segment::kBackward, 2), (Counts{{"exchange_heads", 6}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer, 2), (Counts{{"all_reduce", 1}}));
-  // A classifier needs one row per sequence of both the inputs and the results of the last attention: two gathers.
+  // A classifier reads only one row per sequence from the last attention, so the ranks gather these rows of its inputs and of its results.
   const TinyCase pooled{.layers = 3};
   EXPECT_EQ(counts_of(pooled, Segment::kForward), (Counts{{"exchange_heads", 6}, {"gather_rows", 2}}));
 }
 
-// Each of n ranks must save 1 / n of what a single rank saves of a layer for the backward pass. Only statistics of rows, and the rows
-// that a classifier reads, have other sizes.
+// Of the values that a layer saves for the backward pass, each of n ranks must save 1 / n of what a single rank saves. Only the
+// statistics of rows, and the rows that a classifier reads, may have other sizes.
 TEST(ContextParallelRanks, KeepTheirOwnRows) {
   const auto saved_bytes = [](const Plan& plan) {
     const ProgramPlan& program = plan.programs.at(kTrainProgram);
@@ -198,9 +198,9 @@ TEST(ContextParallelRanks, KeepTheirOwnRows) {
       const double share = static_cast<double>(saved_bytes(plan) * size) /
                            static_cast<double>(rounded.tokens) /
                            (static_cast<double>(saved_bytes(whole)) / static_cast<double>(bucket.tokens));
-      // The results of attention are saved twice, before and after the exchange between ranks. A layer saves at least eight values of
-      // this size, so the share grows by at most 1/8. With norms of heads, queries, keys and values are saved twice too: three more
-      // values besides at least ten others.
+      // A rank saves the results of attention twice, before and after they are exchanged between ranks. Since a layer saves at least
+      // eight values of this size, it saves at most 1/8 more. With norms of heads (head_norms), queries, keys and values are saved
+      // twice too, which adds three values to at least ten others.
       EXPECT_GE(share, 0.99);
       EXPECT_LE(share, item.test.decoder.head_norms ? 1.3 : 1.125);
       expect_apart(plan.programs.at(kTrainProgram), "train");

@@ -38,8 +38,8 @@ bool keeps_matrices(const Plan& plan) {
   return elements_of_matrices(plan) > 0;
 }
 
-// Returns the case with activations in 16 bits. On a CPU it uses the reference kernels, because only their matrix products read
-// 16-bit copies of weights.
+// Changes the case so that activations have this 16-bit type. On a CPU only the matrix products of the reference kernels read
+// 16-bit copies of weights, so these kernels are used there.
 TinyCase in_16_bits(TinyCase test, DType dtype) {
   test.reference_kernels = !testing::tests_run_on_gpu();
   test.activations = dtype;
@@ -85,9 +85,9 @@ bool has_tie(TinySteps& run) {
   return false;
 }
 
-// One weight in 2^17 is exactly between two bf16 numbers (see above). On a CPU this run has no such weight. On a GPU,
-// which sums in another order, one may occur; the two runs must then have the same bits until the step in which it
-// occurs.
+// One weight in 2^17 is exactly between two bf16 numbers and is rounded differently in the two runs (see above). On a
+// CPU no weight of this run is. On a GPU, which sums in another order, one may be; the two runs must then have the
+// same bits until the step in which this occurs.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =
@@ -152,8 +152,8 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
             square += (got[i] - want[i]) * (got[i] - want[i]);
             whole += want[i] * want[i];
           }
-          // This is the limit of the test LargerBucket (larger_bucket_test.cc): a value is rounded about ten
-          // times before the next norm.
+          // The limit for the relative error is that of larger_bucket_test.cc: about ten roundings of a value
+          // between two norms, and a margin.
           EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
         }
       }
@@ -195,8 +195,8 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// The expected limits are the memory that the driver must report as used on the card, including a CUDA context
-// of 527 MiB. Hugging Face's Trainer needs 4418 MiB for the same run.
+// The expected limits are the GPU memory that the driver must report as used, including a CUDA context of 527
+// MiB. For comparison, Hugging Face's Trainer needs 4418 MiB for the same run.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

@@ -244,7 +244,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         const double down = loss_with(executor, batch);
         view.store(i, value);
         const double numeric = (up - down) / (2 * kStep);
-        // The central difference has an error of kStep^2 f'''/6, plus 2^-53 / kStep times the loss.
+        // The central difference has a truncation error of kStep^2 f'''/6, and a rounding error of 2^-53 / kStep times the loss.
         EXPECT_NEAR(gradient[base + static_cast<size_t>(i)], numeric, 2e-9 + 1e-6 * std::fabs(numeric))
             << spec.name << " element " << i;
         ++checked;
@@ -255,7 +255,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
   EXPECT_GT(checked, 500);
 }
 
-// Returns the sizes (bucket) to which a batch is padded.
+// Returns the padded sizes (bucket) with which the program runs this batch.
 Bucket bucket_of_batch(const Plan& plan, const TinyBatch& batch) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   return bucket_for(program, batch.tensors(program).size());
@@ -300,7 +300,7 @@ TEST(Gradient, RowsWithoutALabelAddNothing) {
     for (const auto& [label_share, label_rows] : {std::pair{0.3, int64_t{160}}, {0.01, int64_t{480}}}) {
       const std::vector<double> few = run(label_share, label_rows);
       ASSERT_EQ(few.size(), each.size());
-      // The tolerance covers sums of at most 480 terms of the size of the results, in double.
+      // The two results may differ by the rounding errors of double-precision sums of at most 480 terms.
       for (size_t i = 0; i < each.size(); ++i)
         ASSERT_NEAR(few[i], each[i], 480 * 0x1p-53 * (1.0 + std::fabs(each[i]))) << i;
       ++checked;

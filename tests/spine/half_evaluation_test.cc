@@ -1,6 +1,6 @@
-// Tests an evaluation with weights stored in 16 bits, which need 2 bytes per parameter and no other copy. The results
-// have the same bits as with mixed precision if the weights are exact in 16 bits, and are close to those of fp32 if
-// they are rounded.
+// Tests an evaluation whose weights are stored only in 16 bits, with 2 bytes per parameter. If all weights are exact
+// in 16 bits, the results must have the same bits as with mixed precision. Otherwise they must be close to the
+// results in fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -131,9 +131,9 @@ TEST(HalfEvaluation, IsNearFp32) {
       test::keep_worst(spread, std::abs(want.logits[i] - want.logits[0]));
     }
     EXPECT_LE(largest, limit);
-    // The limit above is a worst case, in which all rounding errors have the same sign. In practice their sum
-    // grows with the square root of their number, so the error must also stay below a tenth of the limit. This
-    // is small enough to detect a broken kernel.
+    // The limit above is the worst case, in which all rounding errors have the same sign. Errors with random
+    // signs add up to about the square root of their number, so a correct result stays below a tenth of the
+    // limit. This stricter limit also detects a broken kernel.
     EXPECT_LE(largest, limit / 10);
     EXPECT_GT(spread, 2 * largest);
     EXPECT_GT(largest, 0.0);

@@ -92,8 +92,8 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // Leaves only the largest bucket in the ladder (the list of buckets). Otherwise the batch would run in the
-  // smaller bucket that it fills.
+  // Removes all padded batch sizes (buckets) except the largest one from the program's list (ladder).
+  // Otherwise the batch would run in a smaller bucket, without unused rows.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
@@ -119,7 +119,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
 TEST(LargerBucket, TheReferencesKeepEveryBit) {
   int checked = 0;
   for (TinyCase test : step_cases()) {
-    // Skips losses that are computed in chunks: the bucket determines the chunks, whose sums are rounded.
+    // Skips losses that are computed in chunks of rows. The number of chunks depends on the bucket, and the sum of each chunk is rounded.
     if (test.chunked_loss == ChunkedLoss::kAlways) continue;
     SCOPED_TRACE(text_of(test));
     test.reference_kernels = true;
@@ -133,8 +133,8 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Returns a case for each combination of model, loss, precision and adapter, all with SGD, and a case that is
-// wide enough for several threads and for sums over several blocks of rows.
+// Returns a case with SGD for each combination of model, loss, precision and adapter. One more case is so
+// wide that several threads share the work and sums are computed in several blocks of rows.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();
   std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
@@ -186,9 +186,9 @@ double roundoff(const TinyCase& test) {
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // The largest distances from exact arithmetic by unit roundoff and model, measured in buckets without unused
-  // rows. Each model has a limit of its own, because a model with more layers or norms rounds more often and
-  // would widen the limits of the others.
+  // The largest distance between a run in a tight bucket and exact arithmetic, for each unit roundoff and
+  // model. Each model has a limit of its own, because a model with more layers or norms rounds more often and
+  // would make the limits of the others too large.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();
@@ -199,8 +199,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // This check detects an error that is the same with and without unused rows, which would otherwise widen the limit
-    // below. A value is rounded about ten times before the next norm, and norms do not increase the relative error.
+    // An error that occurs with and without unused rows would only make the limit below larger. This check detects it:
+    // a value is rounded about ten times before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));

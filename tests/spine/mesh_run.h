@@ -27,7 +27,7 @@ struct MeshCase {
   ZeroStage zero_stage = ZeroStage::kNone;
   bool keeps_gathered = false;
   int64_t bucket_bytes = 2048;
-  bool late = false;  // queued copies and communication run as late as the plan allows
+  bool late = false;  // if true, copies and communication between ranks run as late as the plan allows
 };
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -35,9 +35,9 @@ using Tensors = std::map<std::string, std::vector<double>>;
 // The results of one rank after some steps.
 struct MeshResult {
   std::vector<double>
-      losses;  // on the last stage: the losses of the micro-batches of its data-parallel group
+      losses;  // only on the last pipeline stage: the losses of all micro-batches of the rank's data-parallel group
   std::vector<double> norms;
-  Tensors tensors;  // weights and states of the whole model
+  Tensors tensors;  // all weights and optimizer states of the model, by name, as whole tensors
   double evaluation_loss = 0;
   std::vector<double> logits;
 };
@@ -52,11 +52,11 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
-  // The relative change of each weight that is not quantized, with a random sign.
+  // Before the run, each weight that is not quantized is multiplied by 1 + perturbation or 1 - perturbation, chosen at random.
   double perturbation = 0.0;
   uint32_t seed = 0;
   const Tensors* tensors =
-      nullptr;  // if not null, the weights and states of another run, which this run continues
+      nullptr;  // weights and states of another run, which this run continues; null for a new run
   int first_step = 1;
 };
 
@@ -64,8 +64,8 @@ struct MeshStart {
 // on the order of the weights would not work, because each pipeline stage has different weights.
 void fill_by_name(Executor& executor, const MeshStart& start = {});
 
-// Runs the steps from `start` on, and an evaluation. The part of the arena that each rank used must be that of
-// its plan.
+// Makes the steps after `start` on all ranks, followed by an evaluation, and returns the results of each rank.
+// Checks that each rank used exactly the part of the arena that its plan states.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,
                                    const MeshStart& start = {}, int last_step = kMeshSteps);
 // Joins the results of all ranks into the result that one rank would have. The losses are in the order of the micro-batches.
@@ -74,8 +74,8 @@ MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 // Expects that all ranks have the same norms, weights and states, bit for bit.
 void expect_equal_ranks(const std::vector<MeshResult>& results);
 
-// The results of one rank in fp64 with the reference kernels, and bounds for the differences that another order
-// of summation may cause.
+// The results of a single rank, computed in fp64 with the reference kernels, and for each result a bound for
+// the difference that another order of summation may cause.
 class ExpectedSteps {
  public:
   // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are

@@ -58,7 +58,7 @@ std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows,
 
 struct Stored {
   double worst = 0;      // largest error of an element, relative to the largest element of its part
-  bool is_alone = true;  // true if each part has the values that it has when it is quantized alone
+  bool is_alone = true;  // true if quantizing each part alone gives the same stored values
 };
 
 Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool twice) {

@@ -217,10 +217,10 @@ TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
   }
 }
 
-// The gradient of three micro-batches equals that of their union: one SGD step gives the same weights up to
-// rounding. With u = 2^-24, larger_bucket_test.cc measures that the loss of such a model differs from exact
-// arithmetic by 1.2 u, and a gradient by 20 u of its norm. Each side here may differ by 4 u and 32 u. The
-// norm of the gradient is at most 1. A weight is below 2 and is rounded once on each side, by at most u.
+// The gradient of three micro-batches must equal that of one batch with all their sequences, so one SGD step gives the
+// same weights up to rounding. With u = 2^-24, larger_bucket_test.cc measures that the loss of such a model differs
+// from exact arithmetic by 1.2 u, and a gradient by 20 u of its norm. Here each of the two runs may differ by 4 u and
+// 32 u. The norm of the gradient is at most 1. A weight is below 2 and is rounded once in each run, by at most u.
 TEST(Step, AccumulationEqualsTheLargeBatch) {
   TinyCase test{
       .dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
@@ -356,7 +356,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // set first, because the backward pass may already contain updates
+    executor.set_update(1e-2, 1);  // called before the backward pass, which may already contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(kTrainProgram, Segment::kOptimizer);

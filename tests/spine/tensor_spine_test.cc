@@ -65,7 +65,7 @@ Tensors tensors_of(Executor& executor) {
   return tensors;
 }
 
-// Multiplies every weight by 1 + `relative` or 1 - `relative`.
+// Multiplies every weight by 1 + `relative` or 1 - `relative`, chosen at random.
 void perturb(Executor& executor, double relative, uint32_t seed) {
   uint64_t element = 0;
   for (const WeightSpec& spec : executor.plan().weights) {
@@ -83,7 +83,7 @@ struct Start {
   double perturbation = 0.0;
   uint32_t seed = 0;
   const Tensors* tensors =
-      nullptr;  // if not null, the weights and states of another run, which this run continues
+      nullptr;  // weights and states of another run, which this run continues; null for a new run
   int first_step = 1;
 };
 
@@ -96,7 +96,7 @@ void write_tensors(Executor& executor, const Tensors& tensors) {
   }
 }
 
-// Runs the steps from `start` on. In each step all ranks of the mesh together run `batches` micro-batches.
+// Makes the steps after `start` on one rank. All ranks of the mesh together process `batches` micro-batches per step.
 Result run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mesh, int rank, int64_t batches,
                  const ExecutorOptions& options, const Start& start = {}, int last_step = kSteps) {
   Executor executor(plan, options);
@@ -299,8 +299,8 @@ void expect_same_bits(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.tensors) EXPECT_TRUE(values == b.tensors.at(name)) << name;
 }
 
-// Expects that training steps on each of these meshes give the results of one rank. Returns the largest quotient of a
-// difference from these results and its bound.
+// Expects that training on each of these meshes gives the results of one rank. Returns the largest difference from
+// these results, as a fraction of its bound.
 double expect_steps_of_one_rank(const NamedCase& item, const std::vector<RankMesh>& meshes) {
   constexpr int64_t kBatches = 2;
   const Expected expected(item.test, kBatches);
@@ -416,7 +416,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
       const Plan plan = plan_of(test, mesh, 2);
       const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
       for (const Result& result : results) expect_same_bits(result, results.front());
-      // The bound is the same as in StoreDividedWeightsInHalves above.
+      // The bound has the same derivation as in the test StoreDividedWeightsInHalves above.
       for (size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(results[0].losses[i], one.losses[i],
                     4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));

@@ -147,8 +147,8 @@ TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
                                                                 {"cu_seqlens", &cu_seqlens},
                                                                 {"labels", &class_labels}};
   const std::vector<BatchTensorSpec> specs = batch_tensors(program.graph);
-  // Uses the sizes of this batch instead of those of the plan, because some tests pass a batch that is too
-  // large for the plan.
+  // Makes tensors of the size of this batch and not of the planned size, because some tests pass a batch that
+  // is too large for the plan.
   BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
   std::vector<int32_t> label_ends{0};
   std::vector<int32_t> labels;

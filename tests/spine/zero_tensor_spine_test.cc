@@ -65,8 +65,8 @@ std::vector<MeshCase> divisions() {
   return list;
 }
 
-// With 2 micro-batches per step, each of the two data-parallel ranks runs one, so no gradients are accumulated. With 4
-// they are.
+// With 2 micro-batches per step, each of the two data-parallel ranks computes one, so no gradients are accumulated.
+// With 4 micro-batches, each rank accumulates the gradients of two.
 TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   double share = 0;
   for (const NamedCase& item : zero_cases()) {

@@ -88,7 +88,7 @@ class RowKernel {
   RowKernel(void (*function)(const Args&), int64_t scratch_bytes)
       : function_(function), scratch_bytes_(scratch_bytes) {}
   void operator()(const Args& args) const { function_(args); }
-  // Returns the number of bytes of scratch memory that a plan reserves for a call of this size.
+  // Returns the number of bytes of scratch memory that a plan reserves for this kernel and the size of this problem.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:

@@ -51,9 +51,9 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// Expects that the next run of this Trainer has the same losses, weights and states as the run of a new Trainer
-// that starts from the same weights (saved in FOLDER/between). Dropout is on, so that random numbers are
-// compared too.
+// Trains again with this Trainer and expects the same losses, weights and states as from a new Trainer that
+// starts from the same weights, which are saved in FOLDER/between. Dropout is on, so that the random numbers
+// must be equal too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();
@@ -112,7 +112,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // next_batch() must continue with further epochs after the batches that the run planned.
+  // After the batches for which the run was planned, next_batch() must continue with further epochs.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);

@@ -1,7 +1,7 @@
-// On a GPU a run enqueues the next step before it reads the results of the previous one. These tests simulate
-// that on a CPU: such a run must have the log, the weights and the errors of a run that reads the results of
-// each step at once, even if a callback requests an evaluation, a checkpoint or the end of the run in between,
-// and if another run resumes from there.
+// Tests runs that enqueue the next step before they read the results of the previous one, as runs on a GPU do.
+// The tests simulate this on a CPU. Such a run must have the same log, weights and errors as a run that reads
+// the results of each step at once, even if a callback requests an evaluation, a checkpoint or the end of the
+// run in between, and if another run resumes from there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -247,7 +247,7 @@ std::vector<double> logged_rates(const LogHistory& log) {
   return rates;
 }
 
-// Computes the expected rates from the tokens and times of the steps since the previous record.
+// Computes the tokens per second that each log record must contain, from the tokens and times of the steps since the record before it.
 std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interval) {
   std::vector<double> rates;
   double ms = 0;
@@ -261,8 +261,8 @@ std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interva
   return rates;
 }
 
-// The time of a save must not count for any step. A step whose work was enqueued before the save must count the
-// time that this work took, although the device has finished it when the save ends.
+// The time of a save must not count for any step. If the work of the next step was enqueued before the save, the time
+// of that work must count for the next step, although the device has completed the work when the save ends.
 TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   const TestFolder folder("ahead_time");
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));

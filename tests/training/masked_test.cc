@@ -110,7 +110,7 @@ TEST(MaskedRuns, ResumingAndWorkersKeepEveryBit) {
 }
 
 // Each training method must stay within its planned memory. Methods that do not change the mathematical result
-// must give the same losses.
+// (such as recomputation) must give the same losses.
 TEST(MaskedRuns, MethodsCombine) {
   struct Method {
     const char* name;
@@ -169,8 +169,8 @@ TEST(MaskedRuns, MethodsCombine) {
     EXPECT_TRUE(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss) && loss > 1.0; }));
     if (method.tolerance > 0) expect_near(losses, values_of(expected, "loss"), method.tolerance);
     const MemoryFigures figures = trainer.memory();
-    // The arena has memory for a label at every token. No batch of this run has that many labels, so the arena
-    // is not used completely; gradient_test.cc tests such a batch.
+    // The arena has memory for a label at every token, but the batches of this run have fewer labels, so the
+    // end of the arena may stay unused. gradient_test.cc tests a batch with as many labels as possible.
     EXPECT_LE(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
   }
@@ -212,7 +212,7 @@ TEST(MaskedRuns, TheDataChoosesTheTaskOfACheckpoint) {
   EXPECT_TRUE(Trainer(evaluation, Task::kEvaluate).evaluate().contains("eval_perplexity"));
 }
 
-// Copies a model whose tensors get other names; an empty name leaves a tensor out, and several names store it several times.
+// Copies a model and renames its tensors. `names` returns the new names of a tensor: none removes it, and several store it several times.
 using Names = std::function<std::vector<std::string>(const std::string& name)>;
 std::string renamed(const TestFolder& folder, const std::string& model, const std::string& to,
                     const Names& names) {

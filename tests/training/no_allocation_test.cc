@@ -37,7 +37,7 @@ bool is_in_library(const void* code) {
   return false;
 }
 
-// Counts an allocation. `caller` is the code that called the allocator.
+// Records an allocation of this size. `caller` is the address of the code that called the allocator.
 void note(size_t bytes, const void* caller) {
   if (!watching.load(std::memory_order_relaxed)) return;
   calls.fetch_add(1, std::memory_order_relaxed);

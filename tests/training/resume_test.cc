@@ -149,7 +149,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // This is the kind of file that remains if a run is killed while it writes a report.
+    // A run that is killed while it writes a report leaves a temporary file with such a name.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
@@ -376,7 +376,7 @@ TEST(Training, EarlyStoppingAndBestModel) {
   arguments.greater_is_better = false;
   arguments.save_total_limit = 1;
   arguments.early_stopping_patience = 2;
-  // No evaluation can improve the loss by this much, so the run stops two evaluations after the first one.
+  // No evaluation improves the loss by as much as this threshold, so the run stops after the second evaluation without improvement.
   arguments.early_stopping_threshold = 100.0;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();

@@ -103,9 +103,9 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   EXPECT_LT(uneven - even, 4 * kMiB);
 }
 
-// With exact master weights and everything in host memory that can be offloaded, BERT-large must fit into 1300
-// MiB of GPU memory: bf16 weights, fp32 embeddings, the backward pass of one layer, and the states of some
-// elements.
+// BERT-large with exact fp32 master weights must fit into 1300 MiB of GPU memory if everything that can be
+// offloaded is in host memory. The GPU then stores bf16 weights, fp32 embeddings, the memory for the backward
+// pass of one layer, and the optimizer states of the elements that are being updated.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;
@@ -238,8 +238,8 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// Intervals that the run never reaches must be reported. The data has two rows, so an epoch has two
-// micro-batches of one row, and, with up to three micro-batches per step, one step.
+// If the run ends before an interval (for example of logging) is reached, a note must say so. The data has two rows, so
+// an epoch has two micro-batches of one row, which are one step with up to three micro-batches per step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
