@@ -167,7 +167,7 @@ std::vector<Case> adapter_cases() {
       {"AdapterWithoutAModuleThatItTrains",
        4,
        {"'base_model.model.classifier.bias' is missing",
-        "the adapter was saved without it, as by old versions of PEFT", "modules_to_save"},
+        "the adapter was saved without it, as old versions of PEFT did", "modules_to_save"},
        [](const Ground& ground) {
          const std::string adapter = ground.adapter_copy();
          std::string text = read_file(adapter + "/adapter_model.safetensors");

@@ -114,7 +114,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
   arguments.learning_rate =
-      3.0;  // so large that the loss grows, and the first evaluation remains the best
+      3.0;  // so large that the loss only grows and the first evaluation remains the best one
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {

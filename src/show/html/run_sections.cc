@@ -316,11 +316,11 @@ std::string run_sections(const ReportSource& source, const std::string& id, RunT
   body += fmt::format("<p class=\"sub\">{}</p>\n", html_escaped(subtitle(source)));
   const std::string prefix = id + "-";
   body += key_figures_html(key_figures(source));
-  body +=
-      html_section(prefix + "map", "Map of the arena",
-                   source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
-                              : html_note("The folder has no report.json, because an older version wrote it; "
-                                          "without it, the buffers of the plan are not known."));
+  body += html_section(
+      prefix + "map", "Map of the arena",
+      source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
+                 : html_note("The folder has no report.json, because an older version of Plimsoll wrote "
+                             "the folder; without this file, the buffers of the plan are not known."));
   body += memory_section(source, prefix);
   body += ranks_section(source, prefix);
   if (const std::string charts = curves({&source, 1}); !charts.empty())

@@ -205,8 +205,8 @@ ExperimentRow parse_experiment_row(std::string_view text, std::string_view sourc
     return experiment_row_of(parse_json(text, source));
   } catch (const Json::exception& error) {
     throw_error(ErrorCode::kBadData,
-                "{}: not a row of experiments: {}. Remove the file; the row then runs again", source,
-                error.what());
+                "{}: not the result of an experiment: {}. Remove the file, then the experiment runs again",
+                source, error.what());
   }
 }
 

@@ -140,13 +140,13 @@ std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
       all.near, all.rows, 100 * all.worst, 100 * all.worst_memory));
   const PredictionErrors& scaled = summary.scaled;
   if (scaled.rows == 0) return text;
-  const std::string others =
-      fmt::format("{} of {} others, largest error {:+.0f} %", scaled.near, scaled.rows, 100 * scaled.worst);
+  const std::string others = fmt::format("{} of {} other rows within 15 %, largest error {:+.0f} %",
+                                         scaled.near, scaled.rows, 100 * scaled.worst);
   if (!summary.is_calibrated)
     return text + fmt::format("with the first row as calibration (x {:.2f}): {}\n", summary.scale, others);
   return text +
          wrapped(fmt::format("predictions use a calibration of this device; the first row ran at {:.2f} "
-                             "x its prediction; scaled by that: {}",
+                             "x its prediction; with all predictions scaled by that: {}",
                              summary.scale, others));
 }
 
@@ -199,8 +199,8 @@ std::string describe_planned_rows(const ExperimentPlan& plan) {
       text +=
           wrapped(row.experiment.name +
                       ": a plan does not estimate how long a step waits for its batch. The page states no "
-                      "figure: workers and pinned memory help speed if the GPU waits for data, and do "
-                      "not change its memory",
+                      "figure for this row. Workers and pinned memory make steps faster only if the GPU "
+                      "waits for data, and they do not change its memory",
                   kPlannedWidth, 4);
     }
   }

@@ -59,7 +59,8 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
   EXPECT_TRUE(contains(table, "0.75 x   50 %")) << table;
   EXPECT_TRUE(contains(table, "odd: odd is not in this version")) << table;
   EXPECT_TRUE(contains(table, "within 15 % of the measured one in 4 of 4 rows")) << table;
-  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 others, largest error +0 %")) << table;
+  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 other rows within 15 %, largest error +0 %"))
+      << table;
   size_t start = 0;
   for (size_t end = table.find('\n'); end != std::string::npos;
        start = end + 1, end = table.find('\n', start))
@@ -76,7 +77,7 @@ TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   EXPECT_FALSE(contains(table, "as calibration")) << table;
   EXPECT_TRUE(contains(table, "predictions use a calibration of this device; the first row ran at 0.91 x"))
       << table;
-  EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
+  EXPECT_TRUE(contains(table, "3 of 3 other rows")) << table;
 }
 
 // The names of the rows of a sweep have the same start and the same end. The table must show the whole names, so that a

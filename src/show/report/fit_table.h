@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct FitTableContext {
-  std::string subject;  // heading of the table: "bert-large-uncased, 512 tokens, 64 sequences per step, on l4 ..."
+  std::string subject;  // heading: "bert-large-uncased, 512 tokens, 64 sequences per step, on l4 ..."
   // The arguments that the printed commands for `train` (or `plan` if is_plan_only) share, without those of the
   // methods: "--train_file ... --bf16 True".
   std::string command;

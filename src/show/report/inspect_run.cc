@@ -170,7 +170,7 @@ std::string plan_text(const Json& plan) {
   }
   for (const Json& space : plan["spaces"]) {
     if (!space.is_object()) continue;
-    text += fmt::format("  {}: arena {:.1f} MiB (lower bound {:.1f}), outside of it {:.1f} MiB\n",
+    text += fmt::format("  {}: arena {:.1f} MiB (lower bound {:.1f} MiB), other memory {:.1f} MiB\n",
                         space.value("name", std::string("space")),
                         static_cast<double>(integer(space, "arena_bytes")) / kMiB,
                         static_cast<double>(integer(space, "lower_bound_bytes")) / kMiB,
@@ -219,7 +219,7 @@ std::optional<std::string> inspect_object(const std::string& name, const Json& o
   if (name.ends_with("_results.json") && std::ranges::all_of(object, is_number_or_null))
     return results_text(name.substr(0, name.size() - std::string_view("_results.json").size()), object);
   const auto belongs = [&](const char* what) {
-    return std::string(what) + "; inspect its folder for the rest of it\n";
+    return std::string(what) + "; to see more, inspect its folder\n";
   };
   if (name == "profile.json") return belongs("the times of a run's operations (train --profile prints them)");
   if (name == "report.json") return belongs("the map of a run's memory (plimsoll report shows it)");

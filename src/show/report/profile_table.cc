@@ -65,7 +65,7 @@ std::string describe_steps(const ProfileContext& context) {
     return fmt::format(
         "mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
         first == 0 ? ""
-                   : fmt::format("; {} more {} not included, because a batch size ran for the first time",
+                   : fmt::format("; {} more {} not included: the first step with a batch size takes longer",
                                  first, first == 1 ? "step is" : "steps are"));
   }
   if (first == 0) return "";
