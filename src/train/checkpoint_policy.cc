@@ -49,7 +49,7 @@ void CheckpointPolicy::store_callbacks() {
 }
 
 // With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run contains them only if
-// training could go on with the same learning rate schedule. A learning rate that has decayed to its end would need a new schedule, so
+// training could continue with the same learning rate schedule. A learning rate that has decayed to its end would need a new schedule, so
 // the states are then not saved.
 bool CheckpointPolicy::keeps_optimizer_states() const {
   const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;

@@ -30,7 +30,7 @@ std::string named_model(const Arguments& arguments);
 // released, because some of its tensors may already come from the checkpoint and others not.
 void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 
-// Whether a run begins with its first step (kNew) or from a checkpoint (kResumed).
+// States whether a run begins with its first step (kNew) or from a checkpoint (kResumed).
 enum class RunBegin : uint8_t { kNew, kResumed };
 
 // Checks that the run does not overwrite checkpoints of other runs in its output folder. If the run is new, removes the links "best" and

@@ -330,7 +330,7 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
     return Outcome::kInterrupted;
   }
-  // As in Trainer, an evaluation before the first step affects neither the learning rate nor the choice of the best model. There is no
+  // An evaluation before the first step affects neither the learning rate nor the choice of the best model, as in Trainer. There is no
   // best model if no metric was given for it. If other arguments imply the metric, resolve_arguments() has set --metric_for_best_model.
   const bool chooses_best = info.step > 0 && !arguments_.metric_for_best_model.empty();
   if (chooses_best && !metrics.contains(best_metric_name(arguments_))) return lack_metric(metrics);

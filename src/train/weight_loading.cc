@@ -104,9 +104,8 @@ std::string describe_missing_tensor(std::string_view name) {
         "the adapter was trained with another base model, or has other modules than its {} says",
         kAdapterConfigFile);
   return "this module is trained with the adapter, but the adapter was saved without it, as old versions of "
-         "PEFT did, so its values, initialised at random, are lost. Train the adapter again, or save it "
-         "again "
-         "where it was trained, with this module in modules_to_save";
+         "PEFT did, so its values, initialised at random, are lost. Train the adapter again, or where "
+         "it was trained save it again with this module in modules_to_save";
 }
 
 void load_adapter(Executor& executor, const ModelFolder& folder) {

@@ -103,7 +103,7 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
   // Without a memory limit, the report gives the smallest and the largest memory of all sets of methods. The limits
-  // below lie between the two, so low that a run must recompute layers or use an optimizer with smaller states.
+  // below are between the two, so low that a run must recompute layers or use an optimizer with smaller states.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());

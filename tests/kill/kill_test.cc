@@ -22,7 +22,7 @@ TEST(Kill, EightKillsChangeNothing) {
   expect_kills_change_nothing("kill_quick", 8, 1);
 }
 
-// So many steps that the run is still training when the signal arrives.
+// The number of steps is so large that the run is still training when the signal arrives.
 constexpr int64_t kManySteps = 100000;
 
 void wait_for_checkpoint(Process& process, const std::string& run) {
