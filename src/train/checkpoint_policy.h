@@ -54,7 +54,7 @@ class CheckpointPolicy {
   // Returns a line for an error message that explains how to resume after the failure.
   std::string resume_hint() const;
 
-  // Stores the states of the callbacks in the run's state, so that checkpoints contain them.
+  // Copies the states of all callbacks into the state of the run, which is saved in checkpoints.
   void store_callbacks();
 
  private:

@@ -33,7 +33,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
 
 namespace {
 
-// The sums of losses and metrics over the batches of an evaluation, which are added in the order of the batches.
+// The sums of losses and metrics over all batches of an evaluation. Batches are added in their order, so that rounding is repeatable.
 struct EvaluationSums {
   // `own_metrics` are metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
@@ -104,7 +104,7 @@ struct EvaluationSums {
   int64_t num_rows_done = 0;
 };
 
-// The outputs of the batch that was fetched last. The logits are valid until the next fetch.
+// The outputs of the batch that was copied to the host last. The logits are valid until the outputs of another batch are copied.
 struct EvaluatedOutputs {
   EvaluatedOutputs(const EvaluationSums& sums, Executor& executor, const MicroBatch& batch)
       : loss(executor.fetched("loss").load(0)) {
@@ -202,7 +202,7 @@ class Evaluation {
     if (given != nullptr) read(*given);
   }
 
-  // Runs the batches of this rank through a pipeline stage that does not compute outputs. The last stage reads the outputs.
+  // Runs the batches of this rank on a pipeline stage that is not the last one and therefore computes no outputs.
   void run_stage(const Communicator& data_ranks) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(data_ranks.size()));
     while (true) {

@@ -40,7 +40,7 @@ class RunLog {
   void warn_waiting_at_end();
 
  private:
-  // Sums over the steps since the previous record.
+  // Sums over the steps since the previous log record.
   struct Sums {
     double z_loss = 0;
     int64_t steps = 0;
@@ -58,7 +58,7 @@ class RunLog {
   WaitingWatch waiting_;
   Sums sums_;
   int64_t skipped_steps_ = 0;      // number of steps of the whole run whose update was skipped
-  std::optional<GpuLog> gpu_log_;  // set if the run uses a GPU
+  std::optional<GpuLog> gpu_log_;  // has a value if the run uses a GPU
   // Writes TensorBoard events. Created with the first record of a run with --report_to tensorboard.
   std::optional<TensorBoardLog> tensorboard_;
 };

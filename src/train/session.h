@@ -45,7 +45,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
 
 class Session {
  public:
-  // Makes the plan, and allocates no memory for the run. Ignores the GPU in `options` and uses that of the setup.
+  // Makes the plan but allocates no memory for it. The run uses the GPU of `setup`; the GPU in `options` is ignored.
   Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options = {});
   ~Session();
 
@@ -73,16 +73,16 @@ class Session {
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;
 
-  // Computes the gradients of one micro-batch and returns its loss, divided by `denominator`. A batch that only repeats another rank's
-  // batch (BatchInfo::contributes is false) results in zeros. If `first`, gradients are overwritten; otherwise they are added to the
-  // existing ones if the plan accumulates.
+  // Computes the gradients of one micro-batch and returns its loss; both are divided by `denominator`. A batch that only repeats
+  // another rank's batch (BatchInfo::contributes is false) has a loss and gradients of zero. If `first`, the gradients overwrite those
+  // in memory; otherwise they are added to them if the plan accumulates gradients.
   double forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Updates the weights. If gradients overflowed because the loss scale was too large, skips the step. Errors: kNotFinite if a smaller
   // scale would not help, naming the first tensor that is not finite; then no weight is updated.
   UpdateOutcome update(double learning_rate, int64_t step);
 
-  // Do the same as forward_backward() and update(), but may return before the device has finished. Executor::fetched() then returns the
-  // results. `skipped` is the number of earlier steps that were skipped.
+  // The same as forward_backward() and update(), except that these functions may return before the device has finished.
+  // Executor::fetched() then returns the results. `skipped` is the number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Runs one segment (forward or backward) for one micro-batch of a pipeline step, as the schedule requires. `number` is the value of
   // micro_batches_done() before the micro-batch. The caller increments that counter.
@@ -136,7 +136,7 @@ class Session {
   std::vector<std::string> gather_texts(const std::string& own);
   // Returns when every rank has called this function.
   void wait_for_ranks();
-  // Tells the other ranks which part of the run this rank begins; see RankProgress::begin().
+  // Tells the other ranks what this rank does next (for example a step or a save), for their error messages; see RankProgress::begin().
   void begin_phase(RankPhase phase, int64_t step,
                    std::optional<std::chrono::milliseconds> longest_wait = std::nullopt);
 

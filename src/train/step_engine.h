@@ -134,7 +134,7 @@ class StepEngine {
 
   Session& session_;
   Client& client_;
-  // Batches that are used in turn: two if a batch is loaded while the device computes another one.
+  // Batches that are used alternately: two if the next batch is loaded while the device computes, otherwise one.
   std::vector<MicroBatch> batches_;
   size_t next_batch_ = 0;
   // The step whose update has been enqueued but whose results have not been read yet; empty if there is none.

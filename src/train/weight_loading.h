@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// The source of weights: the model's folder alone, or the folder followed by an adapter.
+// The folders from which weights are loaded: only the model's folder, or the model's folder and then an adapter's.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 
 // Number of elements that are kept in host memory at a time while weights are transferred.
@@ -58,9 +58,9 @@ void initialise_weights(Executor& executor, uint64_t seed, double range, const M
 // Computes the changed base weights for adapters whose initialisation modifies the base model (change_base() in models/lora.h). Free
 // functions; not thread-safe with respect to one executor.
 
-// Returns a matrix of the base model after the adapter's initialisation has changed it, or the stored matrix if the initialisation does
-// not change it. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix contains a number that is not
-// finite.
+// Returns a matrix of the base model as an adapter of this configuration needs it: changed if the initialisation of the adapter changes
+// the base model, otherwise as it is stored. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix
+// contains a number that is not finite.
 std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config);
 
 // Applies the adapter's initialisation to the base weights in the buffers of a plan. The changed weights are rounded once to the type of

@@ -113,8 +113,8 @@ TEST(Bench, MakesTheTableAndItsFiles) {
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
 }
 
-// `bench --parallel` trains each row of its table with two ranks. The results of a row are those of the first
-// rank.
+// `bench --parallel` runs each training of its table with two ranks. The results in the table are those that
+// the first rank reports.
 TEST(Bench, ComparesHowRanksTrainTogether) {
   const TestFolder folder("bench_parallel");
   write_tiny_model(folder);
@@ -227,7 +227,7 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
   EXPECT_EQ(fs::last_write_time(first_row), written);
-  // With other arguments the earlier results do not apply, so all rows run again.
+  // Results that were measured with other arguments must not be reused, so all rows run again.
   Words others = words;
   others.insert(others.end(), {"--seed", "7"});
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
@@ -286,8 +286,8 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
-  // Without --peer_script, bench must find the script that belongs to it from any working directory. The error
-  // is therefore about the missing interpreter.
+  // Without --peer_script, bench must find its own script from any working directory. It gets as far as
+  // running the interpreter, so the error is about the interpreter, which does not exist.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }

@@ -31,8 +31,8 @@ Plan planned(const Arguments& arguments, RunPurpose purpose) {
   return build_plan(request);
 }
 
-// Returns the names of the methods whose rows fit. The command of each row must be accepted by `train
-// --dry_run` in a separate process, with the same memory to the byte.
+// Returns the names of the methods in all rows that fit into the memory. Checks that `train --dry_run`, in a
+// separate process, accepts the arguments of each row and plans the same number of bytes.
 std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
   std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
@@ -156,9 +156,9 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// Checks that applying a set of methods to a prepared run has the same result as parsing the arguments of these methods
-// and reading the files of the run again. This is checked for every method, for every pair of methods, and for every
-// method added to a run whose user gave the arguments of another one.
+// There are two ways to plan a run with a set of methods: to change the request of a run that was already prepared, or
+// to parse the arguments of the methods and read the files again. Checks that both have the same result, for every
+// method, for every pair of methods, and for every method added to a run whose own arguments contain another one.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
@@ -191,8 +191,8 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that changed_request() can add to the plan request of a prepared run. The other methods depend on
-// the size of the batch or on the model.
+// Returns the methods that changed_request() can add to a prepared run. It cannot add the others, which depend on the
+// batch size or on the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {

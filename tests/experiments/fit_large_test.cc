@@ -61,8 +61,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // `fit` must have made more plans than were checked here. How many plans it makes per second is measured by
-  // bench/plan.
+  // `fit` must have made more plans than this test checked. The number of plans per second is measured by
+  // bench/plan and not here.
   EXPECT_GT(report.num_plans, checked);
 }
 

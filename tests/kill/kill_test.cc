@@ -105,8 +105,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
 }
 
-// Ctrl-C in the terminal of a script is meant for the script, so a run that the script started in the
-// background ignores it.
+// If a user presses Ctrl-C in the terminal of a script, only the script must end. A run that the script
+// started in the background ignores the signal.
 TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   const TestFolder folder("interrupt_terminal");
   const std::string run = folder.path("run");

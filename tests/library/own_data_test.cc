@@ -110,7 +110,7 @@ TEST_F(OwnData, TrainsAndEvaluatesAsFromFiles) {
   EXPECT_EQ(of_memory.at("eval_accuracy"), of_files.at("eval_accuracy"));
 }
 
-// Rows of ids give the same results as the same rows of texts, in a data set and in batches from make_batch().
+// Rows of token ids must give the same results as rows of the corresponding texts, in data sets and in batches from make_batch().
 TEST_F(OwnData, BatchesOfIdsAreThoseOfTexts) {
   std::vector<DataRow> ids = rows_;
   for (DataRow& row : ids) {

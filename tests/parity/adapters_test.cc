@@ -101,8 +101,8 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
   }
 }
 
-// Trains adapters on a base in 4 bits. The decoded weights of the base equal those of bitsandbytes, even where
-// codes and scales differ.
+// Trains adapters on a base model in 4 bits. The stored values and scales may differ from those of
+// bitsandbytes, but the decoded weights are equal.
 TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   const json& cases = adapter_cases().at("quantized");
   ASSERT_GE(cases.size(), 2u);

@@ -100,7 +100,7 @@ TEST(AdaptersOfTensorParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Each pipeline stage must have the adapters of its own layers only.
+// Each pipeline stage must have the adapters of its own layers, and no others.
 TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
   double share = 0;
@@ -140,7 +140,8 @@ TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
       test.decoder.num_key_value_heads = 2;
       test.tied = false;
     }
-    // With 4 bits, each of two ranks has one block of 64 columns of the output of attention.
+    // Quantization in 4 bits needs blocks of 64 columns. With 128 columns, each of two ranks stores one such
+    // block of the matrix after attention.
     if (format != BaseWeights::kInt8) test.hidden = 128;
     test.lora = adapters_of_all();
     test.lora->base_weights = format;
@@ -193,8 +194,8 @@ TEST(AdaptersOfTensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// With the fast kernels of a CPU, too, several ranks must draw the same dropout masks as one rank. Then the losses of the first step
-// differ only by roundings. With other masks they would differ by far more.
+// On a CPU the fast kernels, too, must draw the same dropout masks on several ranks as on one. With equal masks the losses of the
+// first step differ only by roundings; with other masks they would differ by far more.
 TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     TinyCase test{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .activations = activations};
@@ -246,7 +247,8 @@ TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   test.lora.reset();
   test.freeze = {"*embeddings*"};
   std::map<Segment, int> sums = sums_of(plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1));
-  // Per layer, two adapters (of weights divided by columns) add a sum to the forward pass, and four add one to the backward pass.
+  // Each layer has two adapters whose weights are divided by columns, which need a sum over the ranks in the forward pass, and
+  // four adapters that need one in the backward pass.
   sums[Segment::kForward] += 2 * 2;
   sums[Segment::kBackward] += 2 * 4;
   EXPECT_EQ(sums_of(plan), sums);

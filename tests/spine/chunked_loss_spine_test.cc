@@ -16,8 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// The program is compiled for five sequences, while the batches have four, so that one row of the loss is unused.
-// The loss is computed in chunks of 2, 2 and 1 rows.
+// The program is compiled for batches of five sequences. The test's batches have four, so one row of the loss is
+// unused. The loss is computed in chunks of 2, 2 and 1 rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {

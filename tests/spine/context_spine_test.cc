@@ -88,7 +88,7 @@ TEST(ContextParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// With ZeRO, ranks with different batches divide states, gradients and weights. The ranks that share a batch first sum their gradients.
+// With ZeRO, groups of ranks divide states, gradients and weights. All ranks of a group have the same batch and first sum their gradients.
 TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);
@@ -103,7 +103,7 @@ TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   }
 }
 
-// With pipeline parallelism too, each rank must compute only its own rows, and send only these to the next stage.
+// With pipeline parallelism, each rank of a stage must compute only its own rows and send only these to the next stage.
 TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   constexpr int64_t kBatches = 4;
   for (const size_t i : {0, 4, 6}) {
@@ -139,7 +139,8 @@ TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// Each attention must have two exchanges between ranks per pass. Gradients are summed in groups (buckets) during the backward pass.
+// In each pass, each attention must have two exchanges between ranks. Gradients are combined into groups, each of which is summed
+// over the ranks at once.
 TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   using Counts = std::map<std::string, int>;
   const auto counts_of = [](const TinyCase& test, Segment segment, int64_t batches = 1) {
@@ -153,7 +154,7 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
     return counts;
   };
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};
-  // One all_reduce adds up the losses of the ranks. Another one adds up all gradients, which fit into one group of 1 MiB.
+  // The forward pass needs one all_reduce, for the loss. The backward pass needs one for all gradients, which fit into one group of 1 MiB.
   EXPECT_EQ(counts_of(language, Segment::kForward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), Counts{});

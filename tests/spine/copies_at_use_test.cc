@@ -1,5 +1,5 @@
-// Tests 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
-// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in 16 bits.
+// Tests 16-bit copies of weight matrices that are made before each matrix product and freed after it. Training must give the same results
+// as with permanent copies and need 2 bytes less per parameter, in combination with every method that computes in 16 bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   expect_equal(at_use, kept);
 }
 
-// Returns the change of the table that the embedding and the head of a language model share, after one step.
+// The embedding and the head of a language model share a table of weights. Returns the change of this table in one step.
 std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan) {
   TinySteps run(test, plan);
   const auto table = std::ranges::find_if(
@@ -125,8 +125,8 @@ std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan)
   return update;
 }
 
-// The head reads a 16-bit copy of the tied table. If the embedding read the fp32 master weight instead, its
-// part of the gradient would be lost, and the update would differ by 0.3 of its size.
+// The head computes the loss from a 16-bit copy of the shared table. If the embedding read the fp32 master weights
+// instead of the copy, the gradient from the embedding would be lost, and the update would differ by 0.3 of its size.
 TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
   for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {

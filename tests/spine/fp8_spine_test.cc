@@ -67,7 +67,7 @@ std::vector<TinyCase> cases_of_architectures() {
   return cases;
 }
 
-// Returns one case per kind of model graph, for tests that make many plans.
+// Returns one case for each of four model families, whose graphs differ, for tests that make many plans.
 std::vector<TinyCase> cases_of_families() {
   std::vector<TinyCase> cases;
   for (const char* model : {"bert", "gpt2", "llama", "modernbert"})
@@ -181,8 +181,8 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   EXPECT_GE(checked, 32);
 }
 
-// Whether the fp8 values of weights are kept from the first micro-batch on or computed again in each
-// micro-batch must not change any bit.
+// The fp8 values of weights may be kept from the first micro-batch of a step on, or computed again in each
+// micro-batch. Both must give the same bits.
 TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
   for (const bool adapters : {false, true}) {
     TinyCase test = fp8_case("bert");
@@ -245,9 +245,9 @@ TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
   }
 }
 
-// fp8 training must not need more memory for saved activations than bf16 training. The fp8 values that the
-// backward pass needs are either stored in 8 bits or computed again from values that are stored in any case.
-// Each scale takes one alignment unit of the arena.
+// With fp8, training must not need more memory for saved activations than in bf16. The fp8 values that the
+// backward pass needs are either stored in 8 bits, or computed again from values that are stored in bf16 too.
+// Each scale additionally needs the smallest amount of memory that the arena can reserve.
 TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
@@ -296,7 +296,7 @@ TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
   TinyCase test = fp8_case("bert");
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
   EXPECT_EQ(count_ops(plan, kEvaluateProgram, scaled_matmul_op()), 0);
-  // Only the first token of each sequence passes through the products after the last attention.
+  // The products after the last attention compute only the first token of each sequence, and stay in bf16. 4 other products use fp8.
   EXPECT_EQ(count_ops(plan, kTrainProgram, scaled_matmul_op()), 3 * 4);
   test.model_type = "gpt2";
   test.problem_type = ProblemType::kCausalLm;

@@ -23,8 +23,8 @@ struct GradientCase {
   TinyCase test;
 };
 
-// Returns cases of masked language modelling for every encoder. The word embeddings get gradients from the
-// embedding and, because the head is tied to them, from the head.
+// Returns a case of masked language modelling for every encoder. The word embeddings are also the matrix of
+// the head, so they get gradients from both.
 std::vector<GradientCase> masked_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -51,7 +51,7 @@ std::vector<GradientCase> masked_cases() {
   return cases;
 }
 
-// Returns cases of the Llama family with the settings by which its members differ, all at once and one by one.
+// Returns cases of Llama-like models. The settings in which members of this family differ are tested one by one and all together.
 std::vector<GradientCase> decoder_cases() {
   std::vector<GradientCase> cases;
   TinyCase test{.model_type = "llama", .hidden_act = "silu"};
@@ -80,8 +80,8 @@ std::vector<GradientCase> decoder_cases() {
   return cases;
 }
 
-// These functions change ModernBERT's configuration. Both use attention windows shorter than the texts and two
-// rotary embeddings; the second one also uses biases and mean pooling.
+// Two functions that change ModernBERT's configuration. Both set attention windows shorter than the texts and
+// two different rotary embeddings. The second function also sets biases and mean pooling.
 void use_local_attention(ModelConfig& config) {
   config.global_attn_every_n_layers = 2;
   config.local_attention = 4;
@@ -309,8 +309,8 @@ TEST(Gradient, RowsWithoutALabelAddNothing) {
   EXPECT_GE(checked, 20);
 }
 
-// The fast kernels compute the same gradient in fp32. The limit applies to the whole vector: each element
-// passes through fewer than 2^7 dependent roundings of 2^-24 relative to the norm.
+// Compares the gradient that the fast kernels compute in fp32 with the one in fp64. The limit is for the norm of the difference
+// of all gradients: an element passes through fewer than 2^7 dependent roundings, each by 2^-24 relative to the norm.
 TEST(Gradient, FastKernelsAgreeWithDouble) {
   int checked = 0;
   for (const GradientCase& item : gradient_cases()) {

@@ -29,8 +29,8 @@ struct Outcome {
 
 enum class Weights : uint8_t { kAsTheyAre, kRoundedToBf16 };
 
-// Evaluates a model whose weights are stored in the data type of the plan. The weights are generated in fp32,
-// so that all types start from the same values, like those of a loaded checkpoint.
+// Evaluates a model whose weights are stored in the data type of the plan. The initial numbers are generated in fp32
+// and then rounded, like those of a loaded checkpoint, so that all data types start from the same values.
 Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.train = false;
@@ -92,9 +92,9 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// In mixed precision, the weights of matrix products are rounded to 16 bits before each product, and all other weights
-// are read in fp32. If all weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same
-// results, from two bytes per weight instead of four.
+// Mixed precision rounds the weights of matrix products to 16 bits before each product, and reads all other weights in
+// fp32. If all weights are exact in bf16, this rounding changes nothing, so an evaluation with bf16 weights must
+// compute the same results, from two bytes per weight instead of four.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};

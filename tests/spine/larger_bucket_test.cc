@@ -47,7 +47,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // Returns the bucket whose sizes are exactly those of the batch.
+  // Returns the padded batch size (bucket) that has exactly the sizes of the batch, without unused rows.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -72,7 +72,7 @@ std::string text_of(const TinyCase& test) {
 
 struct OneStep {
   std::vector<double> losses;
-  std::vector<double> updates;  // changes of all weights by the step
+  std::vector<double> updates;  // by how much the step changes each weight
   std::vector<std::vector<std::byte>> weights;
 };
 
@@ -85,9 +85,9 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step padded to these sizes. If `first_id` is given, it replaces the first token of each batch. If only some
-// tokens have labels, it replaces all tokens of the first sequence, because a single other token would hardly change
-// the loss at the labelled tokens.
+// Runs one step with batches that are padded to the size `bucket`. If `first_id` is given, it replaces the first token
+// of each batch, as a deliberate error. If only some tokens have labels, it replaces all tokens of the first sequence,
+// because one wrong token would hardly change the loss at the labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
@@ -156,8 +156,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// The distance between two runs: the largest relative difference of a loss, and the norm of the difference of
-// the weight updates divided by the norm of the updates.
+// The difference between two runs: for losses, the largest relative difference; for weights, the norm of the
+// difference between the two updates, divided by the norm of an update.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -220,7 +220,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
     EXPECT_LE(of_loose[i].loss, loss_limit);
     EXPECT_LE(of_loose[i].update, update_limit);
-    // The limits must be able to detect errors: a single wrong token changes loss and update by far more.
+    // The limits must be small enough to detect errors: a single wrong token must change the loss and the
+    // update by at least four times the limit.
     EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
     EXPECT_GT(of_fault[i].update, 4 * update_limit);
   }

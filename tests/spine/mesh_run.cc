@@ -91,7 +91,7 @@ double largest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// Returns everything of a result that is compared, by name: weights, states, norms, losses and logits.
+// Returns all results that tests compare, by name: weights, states, norms, losses and logits.
 Tensors figures_of(const MeshResult& result) {
   Tensors figures = result.tensors;
   figures["the norms"] = result.norms;
@@ -183,8 +183,8 @@ Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batche
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
-  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
-  // they read them.
+  // Selects 16-bit copies of weights. On a CPU only the reference kernels read such copies; the fast kernels
+  // read the fp32 weights and round them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,

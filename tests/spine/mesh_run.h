@@ -19,7 +19,7 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
-  bool context_parallel = false;  // the ranks of the tensor axis divide rows (tokens), and no weights
+  bool context_parallel = false;  // the ranks of the tensor axis divide rows (tokens) instead of weights
   bool rounds_buckets = false;    // rounds token numbers up even without sequence parallelism
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
@@ -48,7 +48,7 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 // Returns the plan of one rank. All ranks together run `batches` micro-batches per step.
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches);
 
-// Returns the lengths of the sequences of a micro-batch. Micro-batches have different lengths and padded sizes.
+// Returns the lengths of the sequences of micro-batch `number`. They differ between micro-batches, and so do the padded sizes.
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
@@ -60,8 +60,8 @@ struct MeshStart {
   int first_step = 1;
 };
 
-// Sets the optimizer states to zero, and the weights to numbers that depend on their names. Numbers that depend
-// on the order of the weights would not work, because each pipeline stage has different weights.
+// Sets the optimizer states to zero, and each weight to numbers that depend on its name. If they depended on the order of the
+// weights, pipeline stages would get other numbers than one rank, because each stage has only some of the weights.
 void fill_by_name(Executor& executor, const MeshStart& start = {});
 
 // Makes the steps after `start` on all ranks, followed by an evaluation, and returns the results of each rank.
@@ -94,7 +94,7 @@ class ExpectedSteps {
   // standard deviations with a probability of at most 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
   ExpectedSteps(const TinyCase& test, int64_t batches);
 
-  // Checks the joined results of a mesh against the bounds. Returns the largest quotient of a difference and
+  // Compares the joined results of a mesh with the bounds. Returns the largest difference, as a fraction of
   // its bound.
   double check(const MeshResult& found) const;
 

@@ -38,8 +38,8 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
     without.steps(1, 4);
     for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
       for (const Copies copies : copies_to_try()) {
-        // The plan of kOnDiskLate already starts all transfers as late as possible, so simulating late copies
-        // adds nothing.
+        // The plan of kOnDiskLate starts all transfers as late as possible, so it is not also tested with
+        // copies that are simulated to be late.
         if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
         TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
         EXPECT_GT(with.plan.disk_bytes, 0);
@@ -89,7 +89,7 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
     const Graph& graph = program.graph;
     expect_sound(program);
     expect_apart_in_each_space(plan);
-    // Positions of the updates, of the copies that read their states, and of the copies that write them.
+    // For each update: the position of the update, of the copy that reads its states, and of the copy that writes them.
     std::vector<uint32_t> updates, reads, writes;
     for (uint32_t i = 0; i < graph.ops().size(); ++i) {
       const Op& op = graph.ops()[i];
@@ -220,7 +220,7 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
 }
 
 // If the memory limit is larger than the plan needs, the planner must use the additional memory to make steps
-// faster: more states stay in memory from the backward pass of one step to the forward pass of the next one.
+// faster: more states then stay in memory from one step to the next, and fewer are read and written.
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // The model has many parameters and the batch few tokens. The peak is therefore at the end of the backward
   // pass, where all gradients are in memory.

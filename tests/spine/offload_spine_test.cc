@@ -28,7 +28,7 @@ int64_t num_slices(const Plan& plan) {
   });
 }
 
-// Returns a case with weights that are stored in two 16-bit parts. On a CPU it uses the reference kernels.
+// Returns a case whose fp32 weights are stored as two 16-bit halves. On a CPU it uses the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -47,7 +47,7 @@ bool is_cut(const TinyCase& test) {
 
 constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
 
-// Returns the number of updates that are deferred to the forward pass of the next step.
+// Returns the number of weight updates that do not run in their own step but in the forward pass of the next one.
 int64_t num_late_updates(const Plan& plan) {
   return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
@@ -79,8 +79,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// Returns the planned memory minus that of captured CUDA graphs. Only plans that offload no activations have
-// such graphs, so totals without them can be compared.
+// Returns the planned memory without that of captured CUDA graphs. Plans that offload activations have no
+// such graphs, so that only totals without graphs can be compared.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
@@ -305,8 +305,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
-// Everything that a deferred update needs from its own step must be kept until the next step, which may have
-// any other padded batch size (bucket).
+// A deferred update needs values from its own step, such as gradients. They must be kept until the next step,
+// even if that step has another padded batch size (bucket).
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;

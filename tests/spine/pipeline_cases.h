@@ -56,7 +56,7 @@ inline MeshResult result_alone(const TinyCase& test, int64_t batches) {
   return results_of(test, {}, batches).front();
 }
 
-// A case and its name in test messages.
+// A test case, and its name for the messages of failed tests.
 struct NamedCase {
   std::string name;
   TinyCase test;

@@ -224,7 +224,8 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.activations = DType::kBF16;
   const int64_t split = plan_of(point).total_bytes();
   EXPECT_LE(split, 13100 * kMiB);
-  // Split weights need two bytes less per parameter of a matrix product than fp32 weights with a 16-bit copy.
+  // Compared to fp32 weights with a 16-bit copy, weights that are split into two halves must need two bytes
+  // less per parameter of a matrix product.
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
@@ -298,9 +299,9 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// BERT-large with bf16 weights and all options that save memory must fit into 1300 MiB. It needs 639 MiB for
-// weights, and memory for the backward pass of one layer and for the optimizer states of 2 million elements at
-// a time, although one table has 31 million.
+// BERT-large with bf16 weights and all options that save memory must fit into 1300 MiB: 639 MiB for weights,
+// and the memory for the backward pass of one layer and for updates. The largest table has 31 million
+// elements, but its optimizer states are on the GPU for only 2 million elements at a time.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";

@@ -72,7 +72,7 @@ inline Plan plan_of(const GridPoint& point) {
   return build_plan(request_of(point));
 }
 
-// The transient part of a plan may be at most 2 % larger than its lower bound.
+// The largest accepted memory of a plan's temporary buffers, as a multiple of the lower bound that is computed for them.
 inline constexpr double kAboveLowerBound = 1.02;
 
 // Plans that copy optimizer states to the device before the updates start may need 5 % more memory than those

@@ -91,7 +91,7 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
 TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   for (const std::string& preset : preset_names()) {
     GridPoint point = full_batch(preset, 32, 128);
-    // Makes gradients persistent, so that the transient memory consists of activations.
+    // With accumulation, gradients are persistent, so that the temporary memory consists of activations.
     point.accumulation = 2;
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;

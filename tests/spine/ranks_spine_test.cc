@@ -71,7 +71,7 @@ struct Ranks {
   int count = 2;
   int64_t accumulation = 1;
   int64_t bucket_bytes = 512;
-  bool late = false;  // collective operations run as late as the plan allows
+  bool late = false;  // if true, collective operations run as late as the plan allows
   int64_t num_batches() const { return count * accumulation; }
 };
 
@@ -130,9 +130,9 @@ std::vector<TinyCase> cases_with_sgd() {
   return cases;
 }
 
-// The reference kernels add up each product in double precision and round once when they add it to the
-// accumulated gradient. The gradients of n micro-batches may therefore differ by at most n roundings of partial
-// sums, and each partial sum is at most the sum of the absolute values.
+// The reference kernels compute each matrix product in double precision and round once, when they add it to the
+// accumulated gradient. Two orders of adding the gradients of n micro-batches may therefore differ by n
+// roundings of partial sums, none of which is larger than the sum of the absolute values.
 TEST(Ranks, AStepEqualsThatOfOneRankThatAccumulates) {
   constexpr double kRate = 0.5;
   const double u = std::ldexp(1.0, -24);

@@ -18,8 +18,8 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// Returns the recomputation choices to test: values that are cheap to compute, whole layers, and only
-// attention.
+// Returns three settings of recomputation to test: only values that are cheap to compute, whole layers, and
+// only attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},

@@ -82,8 +82,8 @@ TEST(SliceUpdates, TheSameBitsAsWhole) {
       EXPECT_GE(num_slices(sliced.plan), 3);
       sliced.steps(1, 8);
       expect_equal(sliced, whole);
-      // The norm of all gradients may differ by rounding, because it is computed from the rounded norms of
-      // slices.
+      // The norm of the gradients is computed from the norms of the slices, which are rounded, so it may
+      // differ by these roundings.
       const double norm = whole.executor.grad_norm();
       EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
     }
@@ -116,7 +116,7 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
   }
 }
 
-// No op may write more than a few rows of the table's gradient.
+// The gradient of the table must be computed a few rows at a time, so no op may write more than that.
 TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
   const TinyCase test = cases().front();
   const auto most = [](const Plan& plan) {

@@ -74,8 +74,8 @@ TEST(Step, PreservingPassesKeepEveryBit) {
       // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
       // the pass "recompute" changes no bit.
       if (pass.name == "recompute" && test.activations) continue;
-      // Without the pass loss_with_gradients, the gradients of a chunked loss are computed from the recomputed output
-      // of the last norm, which differs by rounding.
+      // The pass loss_with_gradients is skipped in 16 bits. Without it, the backward pass of a chunked loss
+      // recomputes the output of the last norm, and this differs from the original by rounding.
       if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
@@ -108,8 +108,8 @@ void expect_alike(const TinyCase& test, const StepResult& before, const StepResu
   }
 }
 
-// To find a faulty pass, a user can stop after each pass. After any number of passes the model must train, and
-// a pass that is declared to preserve results must not change a bit.
+// To find a faulty pass, a user can stop the compilation after each pass. The model must train after any
+// number of passes, and a pass that is declared to preserve results must not change a bit.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;

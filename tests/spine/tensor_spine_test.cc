@@ -137,8 +137,8 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    // Fills the memory with NaN first. A result that depends on memory which was never written, such as
-    // padding, becomes NaN and is detected.
+    // Fills the memory with NaN first, so that a result that depends on memory which was never written
+    // becomes NaN.
     const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
     results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
@@ -281,7 +281,7 @@ class Expected {
     for (const auto& [name, values] : figures_of(found)) {
       const double difference = largest(values, exact.at(name));
       EXPECT_LE(difference, bounds.at(name)) << name;
-      // The bound must be far below the effect of one wrong element, or the comparison would detect nothing.
+      // A single wrong element must exceed the bound by far, so the bound itself must be small.
       EXPECT_LT(bounds.at(name), 1e-6) << name;
       if (difference > 0) share = std::max(share, difference / bounds.at(name));
     }
@@ -376,7 +376,7 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
     const RankMesh mesh{.size = 2, .tensor_size = 2};
     const Plan plan = plan_of(test, mesh, 2), alone = plan_of(test, {}, 2);
     EXPECT_EQ(plan.split_weights.empty(), master == MasterWeights::kWhole);
-    // If no step is made, reading whole weights must return the values that were written.
+    // Writes weights and makes no step. Reading the whole weights must then return the values that were written.
     Result written, read;
     written = run_steps(alone, test, {}, 0, 2, {}, {.first_step = kSteps + 1});
     run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
@@ -460,8 +460,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
   }
 }
 
-// The part of a weight that a rank holds may consist of several pieces of the stored tensor. It must therefore
-// not be declared as a contiguous slice when a checkpoint is read.
+// The part of a weight that a rank stores may consist of several pieces of the tensor in a checkpoint. The
+// plan must therefore not treat it as one contiguous slice when a checkpoint is read.
 TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   const RankMesh mesh{.size = 2, .tensor_size = 2};
   const Plan plan = plan_of({}, mesh, 2);

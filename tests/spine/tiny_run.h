@@ -23,7 +23,7 @@ struct TinyCase {
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   double label_share =
-      1.0;  // planned fraction of tokens with a label; if below 1, the head computes only the rows of these tokens
+      1.0;  // planned fraction of tokens that have a label; below 1, the head computes only their rows
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;
@@ -39,7 +39,7 @@ struct TinyCase {
       nullptr;       // if not null, changes those settings of the model that have no field in this struct
   bool tied = true;  // for language models: the head shares the word embeddings
   bool fp8 =
-      false;  // matrix products use fp8, with bf16 activations; on a CPU the reference kernels compute them
+      false;  // matrix products use fp8, and activations are bf16; on a CPU this needs the reference kernels
   bool fp8_codes_at_use = false;  // the fp8 values of weights are computed again in each micro-batch
 };
 

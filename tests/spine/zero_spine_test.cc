@@ -69,8 +69,8 @@ Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Com
     }
     executor.set_update(kRate, step);
     executor.run(kTrainProgram, Segment::kOptimizer);
-    // In fp16 the first loss scale may be too large, so that a step is skipped. The gradients of all other
-    // cases must be finite.
+    // In fp16 the first loss scale may be so large that gradients overflow and the step is skipped. In all
+    // other cases the gradients must be finite.
     if (!plan.scales_loss()) {
       EXPECT_TRUE(executor.finite());
       EXPECT_EQ(executor.first_bad_gradient(), "");
@@ -180,8 +180,8 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
           expect_same_weights(result, expected);
           EXPECT_EQ(result.evaluation_loss, expected.evaluation_loss);
           EXPECT_EQ(result.norms, found.front().norms);
-          // The gradient norm may differ by rounding: each rank rounds the norm of its slices to fp32, and the
-          // norm of these norms is rounded again.
+          // Each rank rounds the norm of its slices to fp32, and the norm of all gradients is computed from
+          // these and rounded again, so it may differ by rounding.
           EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
                       norm_bound(test) * whole.front().norms.front());
         }

@@ -38,7 +38,7 @@ bool is_poison(ConstView view, int64_t i) {
   return std::all_of(first, first + bytes, [](std::byte b) { return b == kPoison; });
 }
 
-// Returns true if only one of the two is NaN or infinite, or if they are infinities of different sign.
+// Returns true if exactly one of two values is NaN or infinite, or if both are infinite with different signs.
 bool finiteness_differs(double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) != std::isnan(want);
   if (std::isinf(got) || std::isinf(want)) return got != want;
@@ -56,7 +56,7 @@ std::string place(int64_t index, const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(indices, ", "));
 }
 
-// Counts the elements with one kind of failure and keeps the index of the first of them.
+// Counts the elements that fail a comparison for one reason, and stores the index of the first of them.
 struct Finding {
   int64_t count = 0;
   int64_t first = -1;

@@ -100,8 +100,8 @@ struct Limit {
   double relative = 0.0;
   // Empty, or one further limit for each element, such as an error bound that depends on the operands of that element.
   std::span<const double> per_element = {};
-  // Unless this is kExpected, the comparison fails if more than half of the results are zero, even if the
-  // wanted values are zero.
+  // Unless this is Zeros::kExpected, the comparison fails if more than half of the results are zero, even
+  // where zero is correct. This detects kernels that compute nothing.
   Zeros zeros = Zeros::kSuspicious;
   // Empty, or the shape of the tensor; messages then show one index per dimension.
   std::vector<int64_t> shape = {};
@@ -111,7 +111,7 @@ enum class Verdict : uint8_t {
   kOk,
   kNothingCompared,  // the tensors had no elements
   kWroteOutside,     // a guard zone changed
-  kUnwritten,  // poison instead of a value: the element was not written, or was computed from unwritten memory
+  kUnwritten,  // the element has the initial bits of the buffer: it was not written, or computed from unwritten memory
   kNotFinite,   // only one of the two values is NaN or infinite, or infinities differ in sign
   kMostlyZero,  // more than half of the results are zero
   kTooFar,      // error beyond the limit

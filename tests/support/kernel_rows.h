@@ -37,11 +37,11 @@
 
 namespace plimsoll::test {
 
-// The kernel functions that this executable tests, and the names of the catalog rows that its tests have run so
-// far.
+// The kernel functions that this test executable tests, and which implementations (rows of the kernel catalog)
+// its tests have run so far.
 struct TestedFunctions {
   std::vector<KernelFunction> functions;
-  std::set<std::string_view> kernels;  // the kernels of which every row must be run; empty means all kernels
+  std::set<std::string_view> kernels;  // kernels whose implementations must all be run; empty: all kernels
   std::set<std::string_view> reached;
 
   static TestedFunctions& global() {
@@ -96,8 +96,8 @@ class RowKernel {
   int64_t scratch_bytes_;
 };
 
-// The catalog rows of one kernel, or of several kernels that a test runs one after the other. The reference
-// function of a kernel identifies it.
+// The implementations (catalog rows) of one kernel, or of several kernels that a test runs one after the
+// other. A kernel is identified by its reference function.
 template <typename... Args>
 class FastRows {
  public:

@@ -88,8 +88,8 @@ TEST(Lora, PlansTheBaseInItsBits) {
   arguments.load_in_8bit = false;
   arguments.load_in_4bit = true;
   const int64_t four = weights_of(arguments);
-  // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
-  // of 64 bytes.
+  // The base model has 2 layers with 4 * 16 * 16 + 2 * 16 * 32 weights each, and a pooler with 16 * 16. The size of
+  // each array is rounded up to a multiple of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
   // On a GPU, the size of each array is rounded up to a multiple of 256 bytes. The bound allows this for an
   // array of values and one of scales.
@@ -97,7 +97,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
   EXPECT_LT(four, eight);
-  // If one of the two layers is not quantized, each of its weights takes 4 bytes instead of half a byte, without scales.
+  // If one of the two layers is not quantized, each of its weights needs 4 bytes instead of half a byte, but no scales.
   arguments.llm_int8_skip_modules = {"encoder.layer.0", "classifier"};
   const int64_t layer = 4 * 16 * 16 + 2 * 16 * 32;
   EXPECT_GT(weights_of(arguments), four + 3 * layer - 4 * places);

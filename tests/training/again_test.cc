@@ -87,8 +87,8 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// Before the run, a custom loop computes gradients, and its update fails. Only random numbers were used up,
-// which must not affect the run.
+// A custom loop computes gradients before the run, but its update fails. This uses random numbers and must
+// not affect the random numbers or any other result of the run.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
@@ -133,8 +133,8 @@ TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   EXPECT_EQ(third.train().step, arguments.max_steps);
 }
 
-// A second train() of the same Trainer counts as another run. It must not overwrite the checkpoints of the
-// first run without permission.
+// A second train() of the same Trainer counts as another run, so it must not overwrite the checkpoints of the
+// first run unless --replace_checkpoints permits this.
 TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
   const TestFolder folder("again_saved");
   Arguments arguments = arguments_of(folder);

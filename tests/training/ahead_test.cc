@@ -28,8 +28,8 @@ using testing::TestFolder;
 
 enum class Reads : uint8_t { kAtOnce, kAhead };
 
-// A callback that requests evaluations, saves and a stop after steps at which the training loop itself would do
-// none of these.
+// A callback that requests evaluations, checkpoints and a stop, each after a step at which the training loop
+// itself would not do this.
 class Asks : public Callback {
  public:
   explicit Asks(int64_t stop_after) : stop_after_(stop_after) {}
@@ -268,8 +268,8 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
   arguments.eval_strategy = "no";
   arguments.num_threads = 1;
-  // Without accumulation, most of a step's time is its forward and backward pass, which is enqueued before the
-  // save.
+  // With one micro-batch per step, the work that is enqueued before the save (a forward and a backward pass)
+  // is most of the work of the next step.
   arguments.gradient_accumulation_steps = 1;
   arguments.per_device_train_batch_size = 64;
   arguments.dummy_num_samples = 256;
@@ -282,8 +282,8 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
     Ran ran;
     train(arguments, reads, ran, slow);
     ASSERT_EQ(slow->steps.size(), 12u);
-    // Other processes may delay a step, but no step can be faster than its work. The test therefore compares
-    // the shortest times.
+    // Other processes may delay a step, but no step can be faster than its work. The test therefore uses the
+    // shortest times.
     double least_ms = kSaveMs;
     double least_behind_save_ms = kSaveMs;
     for (const StepInfo& info : slow->steps) {

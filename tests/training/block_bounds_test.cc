@@ -1,6 +1,6 @@
-// Tests that a custom loop that changes gradients writes only into their buffers. With one allocation per
-// buffer, a write after the last element would damage other data, such as the guard zone that this test's
-// allocator adds to each allocation. Sanitizers have guard zones of their own.
+// Tests that scaling the gradients of a custom loop writes only into their buffers. Each buffer is a separate
+// allocation here, with a guard zone after its end that this test's allocator adds, so that a write beyond
+// the buffer is detected. Sanitizers have guard zones of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>

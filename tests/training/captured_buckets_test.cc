@@ -120,8 +120,8 @@ TEST(CapturedBuckets, AreThoseThatTheLogOfARunMeetsTwice) {
   EXPECT_GT(met_once, 2) << "what is met once is not captured";
 }
 
-// Forward and backward pass run with the padded size (bucket) of each micro-batch, but the update runs only with that
-// of the last micro-batch of a step.
+// The forward and the backward pass run once per micro-batch, with its padded size (bucket). The update runs once per
+// step, with the bucket of the last micro-batch.
 TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   const TestFolder folder("captured_updates");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -273,8 +273,8 @@ class StopInEvaluation : public Callback {
   int64_t now_ = 0;
 };
 
-// If a run is resumed after an interrupted evaluation, the number of evaluations that it will make, from which the number of CUDA graphs
-// follows, must include this evaluation and all later ones.
+// The number of CUDA graphs depends on the number of evaluations that a run makes. If a run is resumed after an interrupted evaluation,
+// this evaluation and all later ones must be counted.
 TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   const TestFolder folder("captured_cut_off");
   Arguments arguments = arguments_with_rows(folder, 20);

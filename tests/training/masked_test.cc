@@ -70,8 +70,8 @@ void expect_near(const std::vector<double>& some, const std::vector<double>& oth
   for (size_t i = 0; i < some.size(); ++i) EXPECT_NEAR(some[i], others[i], tolerance * others[i]) << i;
 }
 
-// A step has the same rows however they are divided into micro-batches, and its loss is the mean over the hidden tokens of all
-// rows. The evaluation does not depend on the size of its batches.
+// A step must use the same rows however they are divided into micro-batches, and its loss must be the mean over the hidden
+// tokens of all rows. The results of an evaluation must not depend on its batch size.
 TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
   const TestFolder folder("masked_division");
   const LogHistory expected = Trainer(arguments_of(folder.path("whole"))).train().log_history;
@@ -82,7 +82,7 @@ TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
     arguments.gradient_accumulation_steps = accumulation;
     arguments.per_device_eval_batch_size = 8 / accumulation;
     const LogHistory log = Trainer(arguments).train().log_history;
-    // fp32 sums are added in another order, and AdamW's updates amplify the difference.
+    // Another division adds fp32 sums in another order, and AdamW's updates amplify the difference.
     expect_near(values_of(log, "loss"), values_of(expected, "loss"), 1e-5);
     expect_near(values_of(log, "eval_loss"), values_of(expected, "eval_loss"), 1e-5);
     EXPECT_EQ(values_of(log, "eval_accuracy"), values_of(expected, "eval_accuracy"));

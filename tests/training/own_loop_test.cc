@@ -203,8 +203,8 @@ TEST(OwnLoop, FewerBatchesThanTheSettingWeighTheSame) {
   EXPECT_NEAR(one_step(folder, 3, 2).first, norm, 4.0 * std::ldexp(norm, -24));
 }
 
-// If a custom loop ignores the end of an epoch, a step may have the last 3 samples of one epoch and the first 4
-// of the next. It must equal a step with one batch of these 7 samples.
+// A custom loop may ignore the end of an epoch. A step may then use the last 3 samples of one epoch and the
+// first 4 of the next one, and must equal a step with one batch of these 7 samples.
 TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   const testing::TestFolder folder("own_loop_over");
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -390,8 +390,8 @@ TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
   EXPECT_TRUE(weights_of(fresh, folder) == twice);
 }
 
-// The plan covers the batches of the planned epochs. A later batch may be larger than all of these; it must be
-// refused with a message that names a remedy.
+// The plan has room for the batches of the planned epochs. If a custom loop continues longer, a batch may be
+// larger than all of these. It must then be refused with a message that names a remedy.
 TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
   const testing::TestFolder folder("own_loop_beyond");
   Arguments arguments = uneven_arguments(folder);

@@ -189,8 +189,8 @@ TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
   }
   EXPECT_EQ(Trainer(arguments).train().step, 1);
 
-  // If the head is newly initialized, or if the data has a label that the model does not have, the labels of
-  // the data replace those of the model.
+  // The labels of the data replace those of the model if the head is newly initialized, or if the data has a
+  // label that the model lacks.
   arguments.ignore_mismatched_sizes = true;
   EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.config.num_labels, 2);
   arguments.ignore_mismatched_sizes = false;
@@ -232,8 +232,8 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
     }
   }
   EXPECT_TRUE(metrics.contains("eval_mem_cpu_alloc_delta_mm"));
-  // Each validation set is one batch, with one row and with three rows. The speed of the second evaluation must
-  // be computed from its own rows and time.
+  // The two validation sets have one row and three rows, and each is one batch. The rates of the second
+  // evaluation must be computed from its own rows and time.
   EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
@@ -278,8 +278,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
 }
 
-// If gradient accumulation is used although a larger micro-batch would fit into the memory of the machine, the
-// run must report it.
+// If a run accumulates gradients although a larger micro-batch would fit into the memory of the machine, a
+// note must say so.
 TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   const TestFolder folder("needless");
   const std::string model = testing::write_tiny_model(folder);

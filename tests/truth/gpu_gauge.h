@@ -21,8 +21,8 @@ struct GpuHeld {
 
 class GpuGauge {
  public:
-  // Measures the card with this UUID. Waits until two readings agree, at most two seconds. Throws the reason
-  // if NVML has no data for that card.
+  // Starts to measure the card with this UUID. First waits until two readings of its memory are equal, at
+  // most two seconds. Throws the reason if NVML reports no memory for this card.
   explicit GpuGauge(const std::string& uuid);
   // For tests of this class: reads the used memory with this function instead of NVML. The measuring thread
   // and the thread that creates this object both call the function, which may throw.
@@ -31,7 +31,7 @@ class GpuGauge {
   GpuGauge(const GpuGauge&) = delete;
   GpuGauge& operator=(const GpuGauge&) = delete;
 
-  // Ends the measurement; may be called once. Must be called after the measured memory was freed on the card.
+  // Ends the measurement and returns it. May be called once, after the measured memory was freed on the card.
   GpuHeld stop();
 
  private:

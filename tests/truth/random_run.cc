@@ -43,8 +43,8 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// Draws a model with many layers, whose captured CUDA graphs need considerable memory. Deep models of BERT-base's size and more
-// are excluded, because creating and saving their weights takes too long.
+// Draws a model with so many layers that its captured CUDA graphs need considerable memory. Deep models of the size of
+// BERT-base and larger are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
   Shape shape;
@@ -263,8 +263,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
 
 namespace {
 
-// Makes the plan in this process from the same arguments and adds its sizes to `truth`. Returns the UUID of the
-// GPU, or an empty string for a CPU.
+// Plans the run in this process from the same arguments and stores the planned sizes in `truth`. Returns the
+// UUID of the GPU, or an empty string for a CPU.
 std::string add_plan(const Words& words, MemoryTruth& truth) {
   const Arguments arguments = parse_arguments({words.begin() + 1, words.end()}).arguments;
   const Plan plan = plan_of(words);

@@ -108,7 +108,7 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
-// Returns true if several ranks train, so that the table has to describe them.
+// Returns true if several ranks train. The table then has a line that describes them.
 bool trains_on_ranks(const Plan& plan) {
   return plan.trains() && plan.request.ranks.count > 1;
 }
@@ -187,7 +187,7 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-// Returns the name of the table row for gradients: "gradients (bf16, fp32)" if not all gradients are fp32.
+// Returns the label of the table row for gradients. It names their data types if not all are fp32: "gradients (bf16, fp32)".
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.trains() && plan.request.precision.activation_dtype) {

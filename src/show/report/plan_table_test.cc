@@ -158,7 +158,7 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   }
 }
 
-// With data parallelism every rank has the same plan, and samples per second are those of all ranks together.
+// With data parallelism, every rank has the same plan. The samples per second in the table are the sum over all ranks.
 TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
   PlanRequest request = small_request();
   EXPECT_EQ(plan_table(build_plan(request)).find("rank"), std::string::npos);
@@ -185,7 +185,7 @@ TEST(PlanTable, StatesTheMeasuredRateAndLatencyBetweenRanks) {
   EXPECT_EQ(table.find("assumed"), std::string::npos) << table;
 }
 
-// With several GPUs, the exchange of gradients takes memory outside the arena, which the table must name.
+// With several GPUs, connections between GPUs need memory outside the arena for the exchange of gradients. The table must list it.
 TEST(PlanTable, NamesTheMemoryOfTheConnectionsBetweenGpus) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -295,8 +295,8 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
       << "all of them were measured";
 }
 
-// For a GPU, the table and the JSON must state the number of captured CUDA graphs and of buckets (the batch sizes for
-// which the program is compiled).
+// For a GPU, the table and the JSON must state how many CUDA graphs a run captures, and for how many batch sizes
+// (buckets) the program is compiled.
 TEST(PlanWhy, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
