@@ -43,8 +43,8 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// Draws a model with so many layers that its captured CUDA graphs need considerable memory. Deep models of the size of
-// BERT-base and larger are excluded, because creating and saving their weights takes too long.
+// Draws a deep model, whose captured CUDA graphs need considerable memory. Models of the size of BERT-base and larger
+// are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
   Shape shape;
