@@ -166,8 +166,8 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   EXPECT_EQ(counts_of(pooled, Segment::kForward), (Counts{{"exchange_heads", 6}, {"gather_rows", 2}}));
 }
 
-// Of the values that a layer saves for the backward pass, each of n ranks must save 1 / n of what a single rank saves. Only the
-// statistics of rows, and the rows that a classifier reads, may have other sizes.
+// Each of n ranks must save 1 / n of the values that a single rank saves of a layer for the backward pass. Only the statistics
+// of rows, and the rows that a classifier reads, may have other sizes.
 TEST(ContextParallelRanks, KeepTheirOwnRows) {
   const auto saved_bytes = [](const Plan& plan) {
     const ProgramPlan& program = plan.programs.at(kTrainProgram);
