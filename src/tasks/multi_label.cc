@@ -1,5 +1,5 @@
-// The task of predicting any number of classes per row: binary cross entropy per class, accuracy of whole rows
-// and F1.
+// The task of multi-label classification, in which each sequence may have any number of classes. Loss: binary cross
+// entropy per class. Metrics: F1, and the fraction of sequences whose classes are all predicted correctly.
 #include <algorithm>
 #include <array>
 

@@ -45,7 +45,7 @@ const TaskRecord& regression_task() {
       .new_metric_sums = [](int64_t, std::span<const std::string>) -> std::unique_ptr<MetricSums> {
         return std::make_unique<Sums>();
       },
-      // Each row takes two doubles, its label and its prediction, and memory for computing their ranks.
+      // The metric needs two doubles per sequence, its label and its prediction, and memory to sort both for the rank correlation.
       .metric_bytes_per_row = 64,
       .format_prediction = numbers,
       .probabilities = nullptr};

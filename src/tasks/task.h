@@ -23,7 +23,7 @@ struct LossOptions {
   DType dtype = DType::kF32;  // data type of numeric labels and of the denominator of the loss
   int64_t num_labels = 0;
   double label_smoothing = 0.0;
-  double z_coefficient = 0.0;  // factor of the z-loss; must be 0 unless the task predicts tokens
+  double z_coefficient = 0.0;  // factor of the z-loss; must be 0 unless each label is a token
 };
 
 // The results of one evaluation batch. There is one row per prediction: per sequence, or per token if tokens
@@ -82,8 +82,8 @@ struct TaskRecord {
   std::vector<float> (*probabilities)(std::span<const float> logits, int64_t num_labels) = nullptr;
 };
 
-// The output of an evaluation program of a task without logits: the number of correctly predicted rows, as
-// i32[1].
+// The name of the output of an evaluation program that returns no logits: the number of correctly predicted
+// rows, as i32[1].
 inline constexpr std::string_view kNumCorrect = "num_correct";
 
 // Returns the softmax of each row of `num_labels` logits, or the sigmoid of each logit.
@@ -119,8 +119,8 @@ const TaskRecord& task_of(LabelKind labels);
 // Returns the task of this problem type. Errors: kUsage for another word.
 const TaskRecord& parse_task(std::string_view problem_type);
 
-// Returns the task of a model whose configuration states none, as Hugging Face chooses it: one label is a
-// regression.
+// Returns the task for a model whose configuration does not state its problem type. As in Hugging Face's
+// models, one label means regression and several labels mean classification.
 const TaskRecord& default_task(int64_t num_labels);
 
 // Returns the name of a label, or its id if it has none.

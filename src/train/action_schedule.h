@@ -16,11 +16,11 @@ enum class ValidationData : uint8_t { kNone, kPresent };
 
 class ActionSchedule {
  public:
-  // Requires: `arguments` outlive the schedule.
+  // Requires: `arguments` outlives the schedule.
   ActionSchedule(const Arguments& arguments, int64_t max_steps, ValidationData validation);
 
-  // Adds the actions that are due after a step to those that callbacks requested. `next` is the position in the data of the batch after
-  // the step.
+  // Adds the actions that are due after a step to `control`, which may already contain actions that callbacks requested. `next` is the
+  // position in the training data of the batch after the step.
   void add_due(const StepInfo& info, const DataPosition& next, TrainControl& control) const;
 
   // Returns true if the strategy and interval of evaluations select this step, regardless of --eval_delay. The run needs to know this

@@ -108,8 +108,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base model's files do not contain, or contain with another shape, has no loaded values that the adapter could
-    // change. It is skipped.
+    // A weight that the base model's files do not contain, or contain with another shape, was initialised randomly. It has no loaded
+    // values that the adapter's initialisation could change, so it is skipped.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);

@@ -48,9 +48,9 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
-// With AdamW, the optimizer's states are twice as large as the weights. A run that has ended keeps them only if it could be continued
-// with further steps in the same way. If the learning rate has decayed to its end, further steps need another schedule, so the states are
-// not saved.
+// With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run contains them only if
+// training could continue with the same learning rate schedule. A learning rate that has decayed to its end would need a new schedule, so
+// the states are then not saved.
 bool CheckpointPolicy::keeps_optimizer_states() const {
   const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
   return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);
@@ -68,8 +68,8 @@ RunState planned_state(const RunSetup& setup) {
 
 namespace {
 
-// Adds a file whose text depends on the state of the run. The text is made when the checkpoint is written, or at once if the state will
-// have changed by then.
+// Adds a text file that describes the state of the run. The text is made while the checkpoint is written, or immediately if the state
+// will change before that.
 void add_text(CheckpointContents& contents, StateOfRun during, std::string_view name,
               std::function<void(const PutText& put)> write) {
   if (during == StateOfRun::kWaits) {
@@ -91,8 +91,8 @@ CheckpointContents contents_of(Session& session, const RunState& state, Optimize
   contents.has_optimizer_states = states == OptimizerStates::kKept;
   if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session.executor());
   contents.run_state_json = run_state_json(state);
-  // An empty tuning table is saved too. A run that resumes here then uses the library's default algorithms, as this run did, instead of
-  // measuring.
+  // The tuning table (measured algorithms of matrix products) is saved even if it is empty. A run that resumes from this checkpoint
+  // then uses the library's default algorithms, as this run does, and measures nothing.
   if (session.plan().is_on_gpu())
     contents.extra.push_back({kTuningFile, tuning_table_json(session.plan().request.products.tuning)});
   add_text(contents, during, kLogFile, [&state](const PutText& put) { write_log(state.log_history, put); });

@@ -33,14 +33,14 @@ class CheckpointPolicy {
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
 
-  // Control a background save, which lasts from save() until finish_save() or the continue_save() that completes it. continue_save() must
-  // be called once is_save_ready() is true on all ranks. Errors: as save().
+  // The functions for a background save. It begins in save() and ends in finish_save() or in the call of continue_save() that completes
+  // it. continue_save() must be called each time is_save_ready() is true on all ranks. Errors: as save().
   bool is_saving() const { return saver_.is_saving(); }
   bool is_save_ready() const { return saver_.is_ready(); }
   void continue_save() { complete(saver_.advance()); }
   // Waits for the end of a background save, if there is one.
   void finish_save() { complete(saver_.finish()); }
-  // Makes the next save() write a checkpoint of this step even if the step was saved before.
+  // Makes the next save() write a checkpoint of the current step even if one was already written.
   void forget_saved_step() { saved_step_ = -1; }
   // Records that the run resumed from this checkpoint, so that the step counts as saved.
   void set_resumed_from(const std::string& path, int64_t step);
@@ -54,12 +54,12 @@ class CheckpointPolicy {
   // Returns a line for an error message that explains how to resume after the failure.
   std::string resume_hint() const;
 
-  // Stores the states of the callbacks in the run's state, so that checkpoints contain them.
+  // Copies the states of all callbacks into the state of the run, which is saved in checkpoints.
   void store_callbacks();
 
  private:
   bool keeps_optimizer_states() const;
-  // If `path` has a value, a checkpoint has just been completed: records this and calls the callbacks.
+  // Called with the path of a checkpoint once it is complete, or with nothing: records the path and calls the callbacks.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;
@@ -76,8 +76,8 @@ class CheckpointPolicy {
 // States whether a checkpoint contains the optimizer's states.
 enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 
-// States whether the state of the run stays the same until the files of the checkpoint are written (kWaits), or changes before that
-// (kChanges).
+// States whether the state of the run stays unchanged while the files of a checkpoint are written (kWaits, because training waits),
+// or may change before they are written (kChanges, as in a background save).
 enum class StateOfRun : uint8_t { kWaits, kChanges };
 
 // Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the optimizer's states

@@ -41,7 +41,7 @@ StepResult decode(const std::string& text) {
   return result;
 }
 
-// Copies the tensors into the buffer, and changes them such that they are read from there.
+// Copies the values of the tensors into the buffer and changes `contents` so that the tensors are read from the buffer.
 void copy_tensors(CheckpointContents& contents, std::span<std::byte> buffer) {
   for (std::vector<TensorSource>* tensors : {&contents.model.tensors, &contents.optimizer_tensors}) {
     for (TensorSource& tensor : *tensors) {
@@ -81,7 +81,7 @@ CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // The next step of the save is not started: other ranks may have failed, and this rank can no longer find out.
+  // Cancels the remaining steps of the save: other ranks may have failed, and this rank can no longer ask them.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
@@ -108,7 +108,7 @@ bool CheckpointSaver::ranks_share(const std::string& output_folder) {
       make_folders(session_.files(), output_folder);
       write_synced_file(session_.files(), path_of(), "");
     } catch (const FileError&) {
-      token = 0;  // A disk error is ignored here, because the following save will report it.
+      token = 0;  // A disk error is ignored here, because the save that follows reports it.
     }
   }
   session_.sum_over_ranks({&token, 1});
@@ -213,8 +213,8 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // After the last step of the save the checkpoint may be complete even if there is an error, which then comes from
-    // CheckpointOrder::after.
+    // In the last step the message is complete: it states that the checkpoint was not saved, unless the error comes from
+    // CheckpointOrder::after, which is called when the checkpoint is complete.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {
       throw Error(result.error->code(),

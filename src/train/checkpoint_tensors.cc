@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the buffer with this name. If this rank has none, it is the buffer of another stage of the pipeline.
+// Returns the buffer with this name. If this rank does not have it, returns the description of the buffer on another pipeline stage.
 const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string& name) {
   if (!plan.is_pipelined() || plan.persistent_by_name.contains(name)) return plan.buffer(name);
   const PersistentBuffer* buffer = plan.tensor_of_stages(name);
@@ -18,7 +18,7 @@ const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string&
   return *buffer;
 }
 
-// Returns true if the condition is true for this buffer. For a weight in two halves, one of their two buffers is enough.
+// Returns true if the buffer satisfies the condition. A weight that is stored in two halves satisfies it if one of its two buffers does.
 template <typename Condition>
 bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
   const int64_t owner = plan.owner_of(buffer);
@@ -30,7 +30,7 @@ bool holds_for(const Plan& plan, const std::string& buffer, const Condition& con
          condition(buffer_of_any_stage(plan, split->second.remainder));
 }
 
-// Returns true if each rank has a contiguous slice of the buffer. The slices of the ranks of other stages of a pipeline are empty.
+// Returns true if each rank stores one contiguous slice of the buffer. Ranks of pipeline stages without the buffer have empty slices.
 bool has_slices(const Plan& plan, const std::string& name) {
   if (plan.is_pipelined())
     return !holds_for(plan, name,
@@ -50,10 +50,10 @@ bool is_on_disk(const Plan& plan, const std::string& name) {
   return holds_for(plan, name, [](const PersistentBuffer& buffer) { return buffer.space == Space::kDisk; });
 }
 
-// Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix. On a CPU, only some
-// columns are copied at a time, so that saving stays within the planned memory. In other cases each read is expensive: a copy by the
-// driver on a GPU, an exchange between ranks that divide the matrix, or a transfer of whole blocks from a disk. The whole matrix is then
-// read at once.
+// Provides the transpose of a matrix in a buffer piece by piece. The rows of the transpose are columns of the matrix.
+// On a CPU, only some columns are copied at a time, so that saving stays within the planned memory. If each read of the
+// matrix is expensive (a copy by the GPU driver, an exchange between ranks, or a transfer from a disk), the whole
+// matrix is read at once.
 class TransposedMatrix {
  public:
   TransposedMatrix(Executor& executor, std::string buffer, int64_t offset, const std::vector<int64_t>& shape,
@@ -101,7 +101,7 @@ class TransposedMatrix {
   std::string buffer_;
   int64_t offset_;
   int64_t rows_, columns_, width_;
-  int64_t first_ = 0, count_ = 0;  // first column in window_, and number of columns there
+  int64_t first_ = 0, count_ = 0;  // index of the first column in window_, and number of columns in it
   std::vector<std::byte> window_;
 };
 

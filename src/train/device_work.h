@@ -1,4 +1,4 @@
-// Internal functions for the source files that implement Session, which alone include this file. Thread-safe.
+// Internal functions that only the source files of the class Session use. Thread-safe.
 #pragma once
 
 #include "device/cuda/cuda_device.h"

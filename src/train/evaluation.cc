@@ -25,15 +25,15 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   const int64_t batch = setup_.arguments.per_device_eval_batch_size;
   metrics.merge(
       speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-  // Each rank measures its own speed. All ranks use the values of the first one, so that decisions that depend on metrics are the same
-  // everywhere.
+  // Each rank measures its own speed. All ranks take the values of the first rank, so that decisions that depend on metrics are the
+  // same on all of them.
   take_values_of_first_rank(metrics);
   return metrics;
 }
 
 namespace {
 
-// The sums of losses and metrics over the batches of an evaluation, which are added in the order of the batches.
+// The sums of losses and metrics over all batches of an evaluation. Batches are added in their order, so that rounding is repeatable.
 struct EvaluationSums {
   // `own_metrics` are metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
@@ -46,7 +46,7 @@ struct EvaluationSums {
     for (const std::shared_ptr<Metric>& metric : own) metric->reset();
   }
 
-  // Adds the outputs of a batch. `logits` contains the logits of its rows; it is empty if the task has none.
+  // Adds the outputs of a batch to the sums. `logits` contains the logits of the batch; it is empty if the program returns none.
   void add(const MicroBatch& batch, double loss, int64_t num_correct, std::span<const float> logits,
            std::vector<std::vector<float>>* all_logits) {
     const double weight = weight_of(task_record, batch);
@@ -87,9 +87,9 @@ struct EvaluationSums {
     return (per_token ? batch.size().tokens : batch.size().sequences) * num_labels;
   }
 
-  // Returns the weight with which the mean loss of a batch counts in the loss of the evaluation. This is the number of its rows, as in
-  // Trainer. Without logits, it is the number of its labels, which may be zero: perplexity then does not depend on how a text is divided
-  // into rows.
+  // Returns the weight of a batch's mean loss in the mean loss of the evaluation: the number of its rows, as in Trainer. For language
+  // models, whose programs return no logits, it is the number of labels (possibly zero), so that perplexity does not depend on how a
+  // text is divided into rows.
   static double weight_of(const TaskRecord& task, const MicroBatch& batch) {
     return static_cast<double>(task.has_logits ? std::ssize(batch.rows) : batch.info.num_labels);
   }
@@ -99,12 +99,12 @@ struct EvaluationSums {
   const TaskRecord& task_record;
   std::unique_ptr<MetricSums> metrics;
   std::span<const std::shared_ptr<Metric>> own;
-  double loss_sum = 0;  // sum over the batches of mean loss times weight
+  double loss_sum = 0;  // sum of (mean loss of a batch) x (its weight, see weight_of()) over all batches
   double weight_sum = 0;
   int64_t num_rows_done = 0;
 };
 
-// The outputs of the batch that was fetched last. The logits are valid until the next fetch.
+// The outputs of the batch that was copied to the host last. The logits are valid until the outputs of another batch are copied.
 struct EvaluatedOutputs {
   EvaluatedOutputs(const EvaluationSums& sums, Executor& executor, const MicroBatch& batch)
       : loss(executor.fetched("loss").load(0)) {
@@ -123,7 +123,7 @@ struct EvaluatedOutputs {
 // Gathers the outputs of one batch per rank on all ranks.
 class OutputExchange {
  public:
-  // `most_logits` is the largest number of logits of a batch.
+  // `most_logits` is the largest number of logits that a batch may have.
   OutputExchange(Communicator& communicator, int64_t most_logits)
       : communicator_(communicator),
         record_bytes_(kHeadBytes + static_cast<size_t>(most_logits) * sizeof(float)),
@@ -159,8 +159,8 @@ class OutputExchange {
   std::vector<std::byte> all_;
 };
 
-// Returns the number by which the program divides the sum of the losses of a batch. The quotient is the mean loss over the labels,
-// multiplied by the weight of the batch (weight_of()).
+// Returns the number by which the program divides the summed loss of a batch. It is chosen so that the result is the mean loss
+// over the labels, multiplied by the weight of the batch (weight_of()).
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
          std::max(EvaluationSums::weight_of(task, batch), 1.0);
@@ -184,7 +184,8 @@ class Evaluation {
         all_logits_(all_logits),
         layout_(layout_of(plan.programs.at(kEvaluateProgram))) {}
 
-  // Evaluates all batches. While one batch runs, the next one is loaded and enqueued; after that the outputs of the first one are read.
+  // Evaluates all batches. On a GPU, the next batch is loaded and enqueued while the previous one is computed, whose outputs are read
+  // afterwards.
   void run() {
     const size_t num_batches = executor_.runs_ahead() ? 2 : 1;
     std::vector<MicroBatch> batches = make_batches(num_batches);
@@ -201,7 +202,7 @@ class Evaluation {
     if (given != nullptr) read(*given);
   }
 
-  // Runs the batches of this rank through a pipeline stage that does not compute outputs. The last stage reads the outputs.
+  // Runs the batches of this rank on a pipeline stage that is not the last one and therefore computes no outputs.
   void run_stage(const Communicator& data_ranks) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(data_ranks.size()));
     while (true) {

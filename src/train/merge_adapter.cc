@@ -42,8 +42,8 @@ DType type_of(const Located& located) {
   return *dtype;
 }
 
-// Provides a tensor piece by piece. make() computes the whole tensor in memory, where it stays from the first piece to the last. If
-// `is_transposed`, make() computes a matrix of `shape`, and its transpose is provided.
+// Returns a tensor that can be read piece by piece. The first read calls make(), which computes the whole tensor; its memory is
+// freed after the last read. If `is_transposed`, make() computes a matrix of `shape`, and the transpose of this matrix is returned.
 template <typename Make>
 TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, bool is_transposed,
                          Make make) {
@@ -108,7 +108,7 @@ class Merge {
   }
 
  private:
-  // The head of an adapter may have other labels than the head of the base model.
+  // The classifier of an adapter may have been trained with another number of labels than that of the base model.
   void set_labels(bool has_config) {
     const Located head = find_adapter_head(adapter_);
     if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;

@@ -16,12 +16,12 @@
 
 namespace plimsoll {
 
-// A hash of something that must be equal on all ranks, called a fact.
+// A "fact" about a rank: a hash of something that must be equal on all ranks, such as the training data.
 struct RankFact {
   std::string_view name;    // name of the fact in messages: "the training data"
   std::string_view remedy;  // advice for the user if the ranks differ
   uint64_t hash = 0;
-  bool is_of_stage = false;  // true if only ranks of one pipeline stage must have equal hashes
+  bool is_of_stage = false;  // if true, the hash must be equal only on the ranks of the same pipeline stage
 };
 
 // Returns a hash of the executable file of this process. Cost: it reads the file, 90 MB in 20 ms if the file is in the page cache.

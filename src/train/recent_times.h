@@ -30,7 +30,7 @@ class RecentTimes {
   size_t num_added_ = 0;
 };
 
-// Returns the time limit: ten times the median, at least 10 s. Returns nothing while the median is not known.
+// Returns how long a rank waits for another one: ten times the median, at least 10 s. Returns nothing if there is no median yet.
 inline std::optional<std::chrono::milliseconds> longest_wait(const RecentTimes& times) {
   constexpr std::chrono::milliseconds kLeast = std::chrono::seconds(10);
   const std::optional<double> median = times.median();

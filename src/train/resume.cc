@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns a text such as "begun 2026-11-21 08:15:30 UTC". Checkpoints of earlier versions of Plimsoll contain no time, so the text for
-// them is different.
+// Returns a text such as "begun 2026-11-21 08:15:30 UTC". If an earlier version of Plimsoll wrote the checkpoint, which then contains
+// no time, the text states that instead.
 std::string describe_begin(const RunIdentity& run) {
   if (run.started.size() < 19) return "of an earlier version of this program";
   return "begun " + run.started.substr(0, 10) + " " + run.started.substr(11, 8) + " UTC";

@@ -12,9 +12,10 @@
 
 namespace plimsoll {
 
-// Returns the state of a run that resumes from this checkpoint. `planned` is the state of the same run from its start: arguments, data
-// and length are taken from it. Adds lines for the user about arguments and data that differ from those of the checkpoint. Errors:
-// kBadData for a damaged state, and if --load_best_model_at_end may need a best checkpoint that is missing or damaged.
+// Returns the state of a run that resumes from this checkpoint. `planned` is the state in which this run would start without it; the
+// arguments, the data and the number of steps come from `planned`. Adds lines for the user about differences from the checkpoint's
+// arguments and data. Errors: kBadData for a damaged state, and if --load_best_model_at_end may need a best checkpoint that is missing
+// or damaged.
 RunState resumed_state(FileSystem& files, const OpenCheckpoint& checkpoint, const RunState& planned,
                        std::vector<std::string>& lines);
 
@@ -29,7 +30,7 @@ std::string named_model(const Arguments& arguments);
 // released, because some of its tensors may already come from the checkpoint and others not.
 void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 
-// The position at which a run begins: its first step, or a checkpoint.
+// States whether a run begins with its first step (kNew) or from a checkpoint (kResumed).
 enum class RunBegin : uint8_t { kNew, kResumed };
 
 // Checks that the run does not overwrite checkpoints of other runs in its output folder. If the run is new, removes the links "best" and

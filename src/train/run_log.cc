@@ -74,7 +74,7 @@ void RunLog::log_step(const StepInfo& info) {
       state_.since_log.loss_sum / static_cast<double>(std::max<int64_t>(state_.since_log.steps, 1));
   if (arguments_.z_loss_coef > 0.0)
     entry.values["z_loss"] = sums_.z_loss / static_cast<double>(std::max<int64_t>(sums_.steps, 1));
-  // If gradients overflowed, there is no gradient norm, and the files contain null.
+  // If gradients overflowed, the gradient norm is infinite or NaN. It is then stored as NaN, which log files contain as null.
   entry.values["grad_norm"] = std::isfinite(info.grad_norm) ? info.grad_norm : std::nan("");
   entry.values["learning_rate"] = info.learning_rate;
   if (session_.plan().scales_loss()) {

@@ -26,9 +26,9 @@ class RunLog {
 
   // Adds a step to the sums for the next record.
   void add_step(const FinishedStep& step);
-  // Writes a record about the steps since the previous one. tokens_per_second, mfu and data_wait_fraction are relative to the sum of
-  // StepInfo::step_ms of these steps, which is wall time without evaluations and saves. unused_row_fraction is relative to the number of
-  // computed rows.
+  // Writes a record about the steps since the previous record. tokens_per_second, mfu and data_wait_fraction are computed from the sum
+  // of StepInfo::step_ms of these steps, which is wall time without evaluations and saves. unused_row_fraction is the fraction of
+  // computed rows that contain only padding.
   void log_step(const StepInfo& info);
   // Appends a record to the history in memory, to log.jsonl and to the TensorBoard events, and passes it to the callbacks.
   void record(LogRecord record);
@@ -40,7 +40,7 @@ class RunLog {
   void warn_waiting_at_end();
 
  private:
-  // Sums over the steps since the previous record.
+  // Sums over the steps since the previous log record.
   struct Sums {
     double z_loss = 0;
     int64_t steps = 0;
@@ -58,7 +58,7 @@ class RunLog {
   WaitingWatch waiting_;
   Sums sums_;
   int64_t skipped_steps_ = 0;      // number of steps of the whole run whose update was skipped
-  std::optional<GpuLog> gpu_log_;  // set if the run uses a GPU
+  std::optional<GpuLog> gpu_log_;  // has a value if the run uses a GPU
   // Writes TensorBoard events. Created with the first record of a run with --report_to tensorboard.
   std::optional<TensorBoardLog> tensorboard_;
 };

@@ -46,8 +46,8 @@ std::string Session::allocate() {
     options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
-  // The session takes ownership of the executor only after all of the following has succeeded, so that after a failure nothing stays
-  // allocated.
+  // The executor is stored in the session only after all the following steps have succeeded. If one of them throws, its memory is
+  // freed.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_, options_);
@@ -62,7 +62,7 @@ std::string Session::allocate() {
   executor->zero_states();
   if (plan_.host.checkpoint_bytes > 0 && checkpoint_buffer_.bytes().empty()) {
     checkpoint_buffer_ = CheckpointBuffer(plan_);
-    // If any rank lacks the buffer for background saves, no rank saves in the background.
+    // If the buffer for background saves could not be allocated on some rank, no rank saves in the background.
     if (is_true_on_any_rank(checkpoint_buffer_.bytes().empty())) checkpoint_buffer_ = {};
   }
   executor_ = std::move(executor);
@@ -213,7 +213,7 @@ void Session::begin_anew() {
 std::string Session::measure_products(Executor& executor) {
   if (communicator_ == nullptr) return measure_products_here(executor);
   std::string text;
-  // Each pipeline stage has its own matrix products. The first rank of a stage measures them for all ranks of the stage.
+  // The matrix products differ between pipeline stages. The first rank of each stage measures them for all ranks of the stage.
   for (int64_t stage = 0; stage < plan_.request.ranks.pipeline_size; ++stage) {
     const int root = mesh().rank_at(static_cast<int>(stage), 0, 0);
     const bool is_root = setup_.place.rank == root;
@@ -304,8 +304,8 @@ void Session::start_forward_backward(const MicroBatch& batch, double denominator
   run_entries(plan_.step_schedule, Repeat::kPerMicroBatch);
 }
 
-// Ranks with different batches must draw different random numbers: those that the batches would have in a run of one rank. A batch that
-// only repeats another rank's batch is divided by infinity, so that its loss and gradients are zero.
+// Ranks with different batches must draw different random numbers, namely those that a single rank would draw for these batches. If
+// this rank has no batch left and repeats another rank's batch, the loss is divided by infinity, so that loss and gradients are zero.
 void Session::stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass) {
   const int64_t own = batch.info.contributes ? number + mesh().data_rank(setup_.place.rank) : number;
   executor_->stage(kTrainProgram, batch.tensors,
@@ -355,8 +355,8 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  // Finding the first bad value needs another forward pass. With ZeRO stage 3 this pass would have to gather weights from the other
-  // ranks, which have already continued with the step.
+  // Finding the first value that is not finite needs another forward pass. With ZeRO stage 3 this pass would have to gather weights
+  // from the other ranks, which are already executing the next part of the step.
   if (plan_.request.ranks.zero_stage == ZeroStage::kWeights)
     return "unknown, because the processes divide the weights (--zero_stage 3)";
   if (plan_.is_pipelined()) return "unknown, because other processes computed the layers before (--pp_size)";
@@ -409,7 +409,8 @@ MicroBatch Session::batch_of(const Dataset& data, std::span<const int32_t> rows)
   const ProgramPlan& program = plan_.programs.at(plan_.trains() ? kTrainProgram : kEvaluateProgram);
   MicroBatch batch =
       make_micro_batch({.tensors = batch_tensors(program.graph), .capacity = size_of_batch(data, rows)});
-  // Random masks depend on the epoch. The number of the batch replaces it here, so that each batch gets different masks.
+  // The random masks of a batch depend on the epoch. A counter of batches is used as the epoch here, so that each batch
+  // gets different masks.
   batch.info.position.epoch = num_batches_of_rows_++;
   assemble_batch(data, rows, batch);
   batch.info.position = {};

@@ -45,7 +45,7 @@ std::vector<float> logits_of_sequence(const Dataset& data, const MicroBatch& bat
 
 class Session {
  public:
-  // Makes the plan, and allocates no memory for the run. Ignores the GPU in `options` and uses that of the setup.
+  // Makes the plan but allocates no memory for it. The run uses the GPU of `setup`; the GPU in `options` is ignored.
   Session(RunSetup setup, FileSystem& files, const ExecutorOptions& options = {});
   ~Session();
 
@@ -73,16 +73,16 @@ class Session {
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;
 
-  // Computes the gradients of one micro-batch and returns its loss, divided by `denominator`. A batch that only repeats another rank's
-  // batch (BatchInfo::contributes is false) results in zeros. If `first`, gradients are overwritten; otherwise they are added to the
-  // existing ones if the plan accumulates.
+  // Computes the gradients of one micro-batch and returns its loss; both are divided by `denominator`. A batch that only repeats
+  // another rank's batch (BatchInfo::contributes is false) has a loss and gradients of zero. If `first`, the gradients overwrite those
+  // in memory; otherwise they are added to them if the plan accumulates gradients.
   double forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Updates the weights. If gradients overflowed because the loss scale was too large, skips the step. Errors: kNotFinite if a smaller
   // scale would not help, naming the first tensor that is not finite; then no weight is updated.
   UpdateOutcome update(double learning_rate, int64_t step);
 
-  // Do the same as forward_backward() and update(), but may return before the device has finished. Executor::fetched() then returns the
-  // results. `skipped` is the number of earlier steps that were skipped.
+  // The same as forward_backward() and update(), except that these functions may return before the device has finished.
+  // Executor::fetched() then returns the results. `skipped` is the number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Runs one segment (forward or backward) for one micro-batch of a pipeline step, as the schedule requires. `number` is the value of
   // micro_batches_done() before the micro-batch. The caller increments that counter.
@@ -90,10 +90,10 @@ class Session {
   // Returns true if this rank computes losses and outputs. In a pipeline, only the ranks of the last stage do.
   bool has_loss() const { return !plan_.is_pipelined() || plan_.request.ranks.is_last_stage(); }
   void start_update(double learning_rate, int64_t step, int64_t skipped);
-  // Returns the result of start_update(). Errors: as update(). Requires: the loss is finite.
+  // Returns the result of the update that start_update() enqueued. Errors: as update(). Requires: the loss is finite.
   UpdateOutcome outcome_of(const StepOutputs& outputs, int64_t step) const;
-  // Returns Executor::first_bad_value() for a micro-batch whose loss was not finite. `number` is the value of micro_batches_done() before
-  // the micro-batch. Requires: no weight has been changed since.
+  // Returns a description of the first value of the forward pass that is not finite, for a micro-batch whose loss is not finite. `number`
+  // is the value of micro_batches_done() before the micro-batch. Requires: no weight has been changed since.
   std::string first_bad_value(const MicroBatch& batch, double denominator, int64_t number);
 
   // Returns the data set of rows that the calling program passes. Errors: kBadData, naming the row, for rows that the model cannot read;
@@ -104,8 +104,8 @@ class Session {
   // Checks that the plan has this program, with room for the batch. Errors: kUsage if it does not; the message states both sizes.
   // `action` is the name of the call for the message, such as "forward_backward()".
   void require_room(std::string_view program, const MicroBatch& batch, std::string_view action) const;
-  // Computes the logits of a batch without dropout, and its mean loss if it has labels. Requires: require_room() of the
-  // evaluation program.
+  // Computes the logits of a batch without dropout, and its mean loss if it has labels. Requires: require_room()
+  // accepts the batch for the evaluation program.
   BatchOutputs forward(const MicroBatch& batch);
 
   // Evaluates a data set in order and without dropout. Returns its mean loss and the metrics of the run, and the speed: <split>_loss,
@@ -136,17 +136,17 @@ class Session {
   std::vector<std::string> gather_texts(const std::string& own);
   // Returns when every rank has called this function.
   void wait_for_ranks();
-  // Tells the other ranks which part of the run this rank begins; see RankProgress::begin().
+  // Tells the other ranks what this rank does next (for example a step or a save), for their error messages; see RankProgress::begin().
   void begin_phase(RankPhase phase, int64_t step,
                    std::optional<std::chrono::milliseconds> longest_wait = std::nullopt);
 
   // Sets optimizer states and random numbers to those of a new run; the weights keep their values. Does nothing if they are in that state
   // already.
   void begin_anew();
-  // Records that the states are about to be read from a checkpoint and thus are no longer those of a new run.
+  // Must be called before states are read from a checkpoint: the states are then no longer those of a new run.
   void note_states_read() { is_new_ = false; }
 
-  // Returns the number of micro-batches of the run so far, summed over all ranks.
+  // Returns the number of micro-batches that all ranks together have processed since the beginning of the run.
   int64_t micro_batches_done() const { return micro_batches_; }
   void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
 
@@ -165,13 +165,14 @@ class Session {
   // Returns the metrics with names that lack the prefix of a split, such as "loss" instead of "eval_loss".
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
-  // Runs those entries of a schedule whose `repeat` has this value, in order, for the batch in the input buffers.
+  // Runs those segments of the schedule (forward, backward, update) whose `repeat` has this value, in order, on
+  // the batch in the input buffers.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects this rank with the others, and checks that all do the same work. Errors: kDevice, kUsage.
   void connect();
   // Connects the ranks along each axis of the mesh that has several ranks.
   void connect_axes();
-  // Replaces the metrics by those of the last pipeline stage, which computes the outputs.
+  // On every pipeline stage, replaces the metrics by those of the last stage, the only one that computes outputs.
   void take_metrics_of_last_stage(MetricMap& metrics);
   void connect_gpus_along(AxisConnections& axis, bool maps_peers);
   // Connects the pipeline stages through NCCL, unless they map each other's memory.
@@ -193,7 +194,7 @@ class Session {
   FileSystem& files_;
   ExecutorOptions options_;
   Plan plan_;
-  // The connection to all other ranks; null if the run has one rank.
+  // The connection between all ranks; null if the run has one rank.
   std::unique_ptr<Communicator> communicator_;
   // Connections to the ranks along each axis of the mesh; null for an axis with one rank.
   std::unique_ptr<Communicator> data_ranks_;
@@ -210,8 +211,8 @@ class Session {
   std::unique_ptr<Loader> loader_;
   CheckpointBuffer checkpoint_buffer_;
   bool is_new_ = true;         // true if states and micro_batches_ are those of a new run
-  int64_t micro_batches_ = 0;  // value of micro_batches_done(), from which random numbers are derived
-  // Number of batches that batch_of() has made, each with different random masks.
+  int64_t micro_batches_ = 0;  // value of micro_batches_done(), which also determines the random numbers
+  // Number of calls of batch_of(). It makes the random masks of each batch different.
   mutable int64_t num_batches_of_rows_ = 0;
   // bytes that other processes used on the device when the arena was allocated
   int64_t gpu_used_before_ = 0;

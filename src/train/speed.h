@@ -26,16 +26,16 @@ MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 // for at most 5 % of the time.
 std::string waiting_text(double fraction, int64_t num_workers);
 
-// Decides when the user is warned about a run that waits for its data: once, at a log record or at the end of the run. The first step is
-// not counted, because it includes reading the first rows.
+// Decides when the user is warned that the run waits for its data: once, together with a log record or at the end of the run. The first
+// step is not counted, because it includes reading the first rows of the data.
 class WaitingWatch {
  public:
   // Counts a step: the time that it waited for data, and its whole duration. Called after each step.
   void add(double wait_ms, double step_ms);
   // Returns the warning about the steps since the previous log record, or "".
   std::string at_log(int64_t num_workers);
-  // Returns the warning about all steps of the run, or "". Always returns "" for runs of less than a second, for which the waiting time
-  // does not matter.
+  // Returns the warning about all steps of the run, or "". Always returns "" for a run of less than a second, in which waiting does not
+  // matter.
   std::string at_end(int64_t num_workers);
 
  private:

@@ -28,8 +28,8 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.graph.ops()[i];
-    // The forward segment may contain updates that were deferred from the previous step. They run once per step and are not part of the
-    // work of a micro-batch, so they are not counted.
+    // The forward segment may contain weight updates that belong to the previous step. They run once per step and not once per
+    // micro-batch, so they are not counted as work of a micro-batch.
     if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
     // Ops that exchange data between ranks are not counted, so that the number of operations does not depend on the number of ranks.
     if (schema_of(op).is_communication()) continue;
@@ -76,7 +76,7 @@ void StepEngine::begin_phase_of_step(int64_t step) {
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
-  // Before the first update the weights are those that were loaded.
+  // If the first step of a run fails, the weights have not been updated yet, so the values of a bad weight come from the model's files.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
   throw_error(ErrorCode::kNotFinite,
               "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
@@ -87,7 +87,7 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
                            : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
-// Loads the next batch. It never overwrites the input tensors of a micro-batch whose loss has not been read yet.
+// Loads the next batch. If the loss of a micro-batch has not been read yet, its input tensors are not overwritten.
 MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();
@@ -125,7 +125,7 @@ void StepEngine::count_batch(Step& step, const MicroBatch& batch) {
   info.model_flops += flops.model;
 }
 
-// Reads the loss of the micro-batch whose outputs were fetched last.
+// Reads the loss of the micro-batch whose outputs were copied to the host last.
 void StepEngine::read_loss(Step& step) {
   const EnqueuedBatch enqueued = *std::exchange(step.unread, std::nullopt);
   const double loss = session_.executor().fetched("loss").load(0);
@@ -155,8 +155,8 @@ void StepEngine::run_pipeline_step() {
   }
   const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
   // With several chunks of layers per stage, the results of the previous step are read before this step begins. Otherwise an evaluation
-  // between the two steps could overwrite the first forward pass of this step. The stages would then have to repeat it, and not every
-  // stage would wait for the messages of the repeated pass.
+  // between the two steps could overwrite the activations of this step's first forward pass. The stages would have to repeat the pass,
+  // and not every stage would wait for the messages that are sent again.
   if (pending_ && last_chunk > 0) {
     finish_pending_step();
     if (has_ended_) return;
@@ -168,12 +168,12 @@ void StepEngine::run_pipeline_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // The forward pass was enqueued, but an evaluation has reused its memory. All stages repeat it, so that each message that is sent
-      // is also received.
+      // The forward pass of this step was already enqueued, but an evaluation has overwritten its activations. All stages repeat the
+      // pass, so that each message that is sent is also received.
       if (!session_.executor().is_train_undisturbed())
         session_.run_micro_batch(run, *enqueued.batch, step.denominator, enqueued.number);
     }
-    // The loss is read while a GPU computes the ops that were enqueued afterwards.
+    // The host reads the loss while the GPU computes the ops that were enqueued after it.
     if (step.unread) read_loss(step);
     if (run.segment != Segment::kForward || run.chunk != last_chunk) continue;
     count_batch(step, *enqueued.batch);
@@ -209,7 +209,7 @@ void StepEngine::run_step() {
     if (pending_) {
       finish_pending_step();
       if (has_ended_) return;
-      // The micro-batches were enqueued, but an evaluation has reused their memory. They are enqueued again.
+      // The first micro-batch of this step was already enqueued, but an evaluation has overwritten its activations. It is enqueued again.
       if (!session_.executor().is_train_undisturbed()) enqueue(step, enqueued);
     } else if (step.unread) {
       read_loss(step);
@@ -257,8 +257,9 @@ void StepEngine::add_other_ranks(Step& step) {
   step.flops = is_pipelined ? sums[5] : sums[5] * session_.mesh().tensor_size;
 }
 
-// Returns true if a rank finds only some of the gradients that are not finite. In a pipeline, it finds those of its own stage. If
-// data-parallel ranks divide the states, it finds only those of its own parts of weights that a tensor-parallel group divides.
+// Returns true if the ranks may find different gradients that are not finite, because a rank checks only the gradients that it
+// stores: those of its own pipeline stage or, if data-parallel ranks divide the states (ZeRO), those of its own parts of weights
+// that a tensor-parallel group divides.
 bool StepEngine::ranks_have_other_gradients() const {
   const RankOptions& ranks = session_.plan().request.ranks;
   return session_.plan().is_pipelined() ||

@@ -39,11 +39,11 @@ class StepEngine {
     // Returns the learning rate of the next update. `num_updates` is the number of updates so far. A step that was skipped because of its
     // loss scale counts as a step but not as an update, as in Trainer.
     virtual double learning_rate(int64_t num_updates) = 0;
-    // Returns true if the results of the step are needed before the next one starts, because an evaluation, a save or similar work
-    // follows. `next` is the position in the data of the batch after the step.
+    // Returns true if the results of the step are needed before the next step starts, because the client will evaluate, save or do
+    // other work after it. `next` is the position in the training data of the batch after the step.
     virtual bool is_followed_by_other_work(const StepInfo& info, const DataPosition& next) = 0;
-    // Called when the results of a step have been read and before the update of the next one starts, so that the weights are those after
-    // the step. The client logs, evaluates and saves here.
+    // Called after the results of a step were read and before the weights are updated again, so that the client sees the weights of that
+    // step. The client logs, evaluates and saves in this function.
     virtual AfterStep on_step(const FinishedStep& step) = 0;
   };
 
@@ -77,11 +77,11 @@ class StepEngine {
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
   }
 
-  // Stops the clock of the steps during its lifetime. Used for evaluations and saves. The constructor waits for the work that was
-  // enqueued on the device; that time still counts, since it belongs to the next step.
+  // While an object of this class exists, no time is counted for steps. It is used for evaluations and saves. The constructor
+  // first waits for the work that was enqueued on the device, and this waiting time counts for the next step.
   class Pause {
    public:
-    // `phase` states what the rank does during the pause.
+    // `phase` is what the rank reports to the other ranks as its current activity during the pause.
     Pause(StepEngine& engine, RankPhase phase);
     ~Pause();
     Pause(const Pause&) = delete;
@@ -134,10 +134,10 @@ class StepEngine {
 
   Session& session_;
   Client& client_;
-  // Batches that are used in turn: two if a batch is loaded while the device computes another one.
+  // Batches that are used alternately: two if the next batch is loaded while the device computes, otherwise one.
   std::vector<MicroBatch> batches_;
   size_t next_batch_ = 0;
-  // The step whose update has been enqueued and whose results have not been read.
+  // The step whose update has been enqueued but whose results have not been read yet; empty if there is none.
   std::optional<Step> pending_;
   int64_t num_steps_ = 0;  // number of steps of the whole run whose results have been read
   int64_t states_begin_ = 0;

@@ -93,7 +93,7 @@ TrainOutput TrainLoop::run(const OnBegin& on_begin) {
   return output;
 }
 
-// Ends a run that had already reached its end before it was resumed. Its files are not written again.
+// Ends a run that was already complete when it was resumed. The files of the run are not written again.
 TrainOutput TrainLoop::finish_completed_run() {
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   choose_final_weights();
@@ -107,7 +107,7 @@ TrainOutput TrainLoop::finish_completed_run() {
 }
 
 void TrainLoop::choose_final_weights() {
-  // Every rank waits until the best checkpoint is complete. After loading, the first rank waits until no rank reads it any longer.
+  // The ranks wait for each other twice: until the best checkpoint is complete, and until all ranks have read it.
   session_.wait_for_ranks();
   closing_lines_ = checkpoints_.choose_final_weights();
   session_.wait_for_ranks();
@@ -121,7 +121,7 @@ void TrainLoop::complete_output(TrainOutput& output) const {
   output.metrics["train_samples"] = static_cast<double>(session_.setup().data.train->num_rows());
 }
 
-// Begins the run. All checks that may refuse the run come first; weights and states are changed after them.
+// Begins the run. All checks that may refuse it are made first, so that a refused run has changed neither weights nor states.
 std::vector<std::string> TrainLoop::begin() {
   auto [path, lines] = choose_checkpoint(session_.files(), arguments_, VerifyDepth::kHashes);
   std::optional<OpenCheckpoint> checkpoint;
@@ -138,8 +138,8 @@ std::vector<std::string> TrainLoop::begin() {
   }
   session_.begin_anew();
   if (checkpoint) restore(*checkpoint);
-  // Comparing the positions and weights of all ranks is also a barrier. After it no rank reads the checkpoint any longer, so the first rank
-  // may remove it.
+  // This comparison of the positions and weights of all ranks is also a barrier. After it no rank reads the checkpoint any longer, so the
+  // first rank may remove it.
   require_equal_beginnings(session_, state_, checkpoint ? RunBegin::kResumed : RunBegin::kNew);
   return lines;
 }
@@ -177,8 +177,8 @@ void TrainLoop::resume_from(const OpenCheckpoint& checkpoint, std::vector<std::s
 void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
   restore_tensors(session_, checkpoint);
   session_.set_micro_batches_done(state_.micro_batches);
-  // If the run was already complete, its log file ends with a final record that the checkpoint does not contain, so the file is not
-  // changed.
+  // If the run was already complete, its log file ends with a final record that the checkpoint does not contain. The file is
+  // therefore kept as it is.
   if (is_complete() && is_end_logged(session_.files(), state_)) return;
   write_streamed_file(session_.files(), join_path(arguments_.output_dir, kLogFile),
                       [&](const PutText& put) { write_log(state_.log_history, put); });
@@ -330,8 +330,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
     if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
     return Outcome::kInterrupted;
   }
-  // An evaluation before the first step does not affect the learning rate or the best model, as in Trainer. There is no best model if no
-  // metric for it is known. If other arguments imply the metric, resolve_arguments() has set --metric_for_best_model.
+  // An evaluation before the first step affects neither the learning rate nor the choice of the best model, as in Trainer. There is no
+  // best model if no metric was given for it. If other arguments imply the metric, resolve_arguments() has set --metric_for_best_model.
   const bool chooses_best = info.step > 0 && !arguments_.metric_for_best_model.empty();
   if (chooses_best && !metrics.contains(best_metric_name(arguments_))) return lack_metric(metrics);
   log_.record({.step = info.step, .epoch = info.epoch, .values = metrics});

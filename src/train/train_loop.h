@@ -28,8 +28,8 @@ class TrainLoop : private StepEngine::Client {
   // Requires: `session` is allocated before run(); the session and the flag outlive the loop.
   TrainLoop(Session& session, Callbacks callbacks, StopFlag stop = nullptr);
 
-  // Called once it is certain that the run starts, before its first step. Receives lines to print: from which checkpoint the run resumes,
-  // which ones were skipped and why, and which arguments changed.
+  // A function that is called before the first step, when all checks of the run have succeeded. It receives lines to print: the
+  // checkpoint from which the run resumes, checkpoints that were skipped and why, and arguments that changed.
   using OnBegin = std::function<void(const std::vector<std::string>& lines)>;
 
   // Locks the output folder until it returns or throws. Begins with optimizer states of zero or, if --resume_from_checkpoint is set,
@@ -40,12 +40,12 @@ class TrainLoop : private StepEngine::Client {
   // kDevice, kBadData; saved checkpoints stay.
   TrainOutput run(const OnBegin& on_begin = {});
 
-  // Returns true if the checkpoint from which the run resumes is that of its last step, so that run() has nothing to train. Valid after
-  // on_begin was called.
+  // Returns true if the run was already complete in the checkpoint from which it resumes, so that run() has nothing to train. Valid
+  // after on_begin was called.
   bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
 
-  // Returns the number of steps of the run whose update was enqueued on the device. If an error prevented the last of them from being
-  // completed, it is included.
+  // Returns the number of steps of the run whose update was enqueued on the device. This includes a last step that an error prevented
+  // from being completed.
   int64_t num_enqueued_steps() const { return state_.step + (engine_.has_pending_step() ? 1 : 0); }
 
   // Returns lines to print after run(). If the run was stopped early, or is configured to end with its best weights, they state the step

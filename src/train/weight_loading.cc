@@ -57,7 +57,7 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
            .read =
                [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
                  if (is_quantized(executor.plan(), spec.name)) {
-                   // Skips a tensor that belongs to another stage of the pipeline, which need not be quantized here.
+                   // Skips a tensor that belongs to another pipeline stage, so that this stage does not quantize it.
                    if (executor.plan().is_pipelined() && !executor.plan().has_tensor(spec.name)) return;
                    std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
                    file.read(tensor, {values.data(), DType::kF32});
@@ -81,7 +81,7 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
                            .ignored_suffixes = ignored_on_disk(executor.plan().request.model.config)});
   if (from == WeightsFrom::kModelUnderAdapter) {
     change_loaded_base(executor, folder);
-    // Weights of the base are not reported as unused if the adapter replaces them.
+    // A weight of the base model that the adapter replaces is not loaded, but it must not be reported as unused.
     const auto adapted =
         wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
     std::erase_if(report.unused, [&](const std::string& name) {
@@ -103,11 +103,9 @@ std::string describe_missing_tensor(std::string_view name) {
     return fmt::format(
         "the adapter was trained with another base model, or has other modules than its {} says",
         kAdapterConfigFile);
-  return "this module is trained and saved with the adapter, but the adapter was saved without it, as by old "
-         "versions of "
-         "PEFT, whose random values are lost with the run. Train the adapter again, or where it was trained "
-         "save it with "
-         "this module in modules_to_save";
+  return "this module is trained with the adapter, but the adapter was saved without it, as old versions of "
+         "PEFT did, so its values, initialised at random, are lost. Train the adapter again, or where "
+         "it was trained save it again with this module in modules_to_save";
 }
 
 void load_adapter(Executor& executor, const ModelFolder& folder) {

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// The source of weights: the model's folder alone, or the folder followed by an adapter.
+// The folders from which weights are loaded: only the model's folder, or the model's folder and then an adapter's.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 
 // Number of elements that are kept in host memory at a time while weights are transferred.
@@ -32,11 +32,11 @@ bool is_loaded(const WeightSpec& spec, const ModelFolder& folder, WeightsFrom fr
 // Loads the contents of a checkpoint of this run: the model, or its adapter. Errors: kBadData.
 void load_saved(Executor& executor, const ModelFolder& folder);
 
-// Loads a stored tensor into rows of a persistent buffer, starting at `first_row`.
+// Writes a tensor of a file into the rows of a persistent buffer that begin with `first_row`.
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor);
 
-// Returns the tensors of the weights that `is_wanted` selects, under their names on disk with a prefix. Valid while the executor exists.
+// Returns the weights that `is_wanted` selects, with the names that they have in a file after `prefix`. Valid while the executor exists.
 std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
                                          const std::function<bool(const WeightSpec&)>& is_wanted);
 
@@ -58,9 +58,9 @@ void initialise_weights(Executor& executor, uint64_t seed, double range, const M
 // Computes the changed base weights for adapters whose initialisation modifies the base model (change_base() in models/lora.h). Free
 // functions; not thread-safe with respect to one executor.
 
-// Returns a matrix of the base model after the adapter's initialisation has changed it, or the stored matrix if the initialisation does
-// not change it. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix contains a number that is not
-// finite.
+// Returns a matrix of the base model as an adapter of this configuration needs it: changed if the initialisation of the adapter changes
+// the base model, otherwise as it is stored. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix
+// contains a number that is not finite.
 std::vector<double> read_changed_base(const ModelFolder::Located& stored, const LoraConfig& config);
 
 // Applies the adapter's initialisation to the base weights in the buffers of a plan. The changed weights are rounded once to the type of
@@ -72,7 +72,7 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder);
 // The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide appears as one complete tensor. While it
 // is read, each rank sends its slice to the others, so all ranks have to read the same tensors in the same order.
 
-// If a saved file contains this part of a weight under several names, appends a tensor for each further name.
+// If a file must store this part of a weight under several names, appends another tensor with the same values for each further name.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
 
 // Returns the weights under their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A weight that is

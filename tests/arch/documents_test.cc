@@ -48,8 +48,8 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  // These options are not in the tables of settings, but documents may name them: --help and --config of every
-  // command, and --check of scripts.
+  // Documents may name these options although they are not in the program's tables of arguments: every command
+  // has --help and --config, and some scripts have --check.
   std::set<std::string> names{"help", "config", "check"};
   const std::string commands = read(kRoot / "include/plimsoll/commands.inc");
   const std::regex option(R"(\nPLIMSOLL_OPTION\(\w+, (\w+),)");

@@ -45,8 +45,8 @@ std::set<std::string> subcommands() {
   return names;
 }
 
-// Parses a list such as "0 done, 1 a bug in Plimsoll, ...", which follows "Exit codes: " and ends at the
-// semicolon. Returns the text of each exit code.
+// Parses a list such as "0 done, 1 a bug in Plimsoll, ...", which follows "Exit codes: " in a text and ends
+// at a semicolon. Returns the meaning of each exit code.
 std::map<int, std::string> exit_codes(const std::string& text) {
   std::map<int, std::string> codes;
   const size_t begin = text.find("Exit codes: ");
@@ -123,7 +123,7 @@ TEST(Figures, TheOldestCardIsThatOfReleases) {
   }
 }
 
-// Returns the numbers in the table row that begins with this name, in the order of the columns.
+// Returns the numbers in the row of a printed table that begins with this name, from left to right.
 std::vector<std::string> row_figures(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -135,8 +135,8 @@ std::vector<std::string> row_figures(const std::string& text, const std::string&
   return {};
 }
 
-// A plan that a document shows must be the plan that the program prints, except for rows that depend on the
-// machine.
+// A plan that a document shows must be what the program prints, except for the rows whose content depends on
+// the machine.
 TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   const std::vector<std::string> words = {"--config_name",
                                           "bert-large-uncased",
@@ -166,8 +166,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
 }
 
-// The memory that docs/GUIDE.md states for a set of methods, from `fit`, must be the planned memory of a run
-// with it; rates are only estimates.
+// For each set of methods, docs/GUIDE.md shows the memory that `fit` computed. It must equal the planned
+// memory of a run with these methods. The speeds in the same table are estimates and are not compared.
 TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
   const std::string guide = read("docs/GUIDE.md");
   const std::map<std::string, std::vector<std::string>> methods{
@@ -199,8 +199,8 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // The plan states the memory of loading, resuming and training. The largest of these is rounded up, as
-    // `fit` does.
+    // The first three numbers of the row "total" are the memory while loading, resuming and training. The
+    // third one is the largest. It is rounded up, as `fit` does.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

@@ -1,5 +1,5 @@
-// Checks that documents which everyone reads stay short, and that few source files are so short that a reader has to open several of
-// them for one subject.
+// Checks that the documents for all readers stay short, and that only few source files are very short, because a subject that is
+// spread over many tiny files is hard to read.
 #include <gtest/gtest.h>
 
 #include <algorithm>

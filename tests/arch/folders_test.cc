@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
 
-// Returns the folders of the rows "| `path/` | text |" of the page, without the slash at the end.
+// Returns the folders in the table of docs/FOLDERS.md, whose rows are "| `path/` | text |", without the slash at the end.
 std::set<std::string> listed_folders() {
   std::ifstream page(kRoot / "docs/FOLDERS.md");
   std::set<std::string> folders;
@@ -47,8 +47,8 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     const bool at_root = parent.empty();
     if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
     if (at_root && is_left_behind(name)) continue;
-    // Skips caches of interpreters, and folders whose names have the same meaning everywhere, which the page
-    // explains only once.
+    // Skips the caches of Python, and folders such as fixtures/, whose name has the same meaning everywhere.
+    // docs/FOLDERS.md explains that name only once.
     if (name == "fixtures" || name == "testing" || name == "__pycache__") continue;
     found.insert(at_root ? name : (fs::path(parent) / name).string());
   }

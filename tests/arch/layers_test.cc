@@ -37,8 +37,8 @@ Layers read_layers() {
   return layers;
 }
 
-// Returns the layer of a file from its path below src/ (or "include"): the longest folder name in src/LAYERS that
-// contains it. The files with the catalog (list of implementations) of a kernel form one layer.
+// Returns the layer of a file: the longest folder name in src/LAYERS that its path below src/ begins with, or
+// "include" for public headers. All files that list the implementations of a kernel (its catalog) form one layer.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
   const std::string stem = fs::path(path).stem().string();
@@ -95,7 +95,7 @@ TEST(Layers, EveryIncludeIsListed) {
           continue;
         }
         if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
-          // Only Highway's headers may be included with quotes and without a path of src/ or include/.
+          // Headers of this project must be included by their path from src/ or include/. Only headers of the library Highway may differ.
           EXPECT_TRUE(include.starts_with("hwy/"))
               << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
@@ -142,7 +142,7 @@ std::map<std::string, Library> libraries(const Layers& layers) {
       }
     }
   }
-  // Programs are not declared with plimsoll_library(), so they have no layer here.
+  // Executables are not declared with plimsoll_library(), so they belong to no layer and are left out.
   std::erase_if(found, [](const auto& item) { return item.second.room.empty(); });
   return found;
 }

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = fs::path(PLIMSOLL_SOURCE_DIR) / "src";
 
-// Returns true unless the file is in a folder that defines ops or looks them up by name, or belongs to the kernels,
-// whose code does not use ops.
+// Returns false for files in folders that define ops or look them up by name, and for kernels, whose code does not
+// use ops. All other files are checked.
 bool is_checked(const std::string& path) {
   for (const std::string_view room : {"graph/ops/", "graph/ir/", "lowering/", "kernels/"}) {
     if (path.starts_with(room)) return false;
@@ -32,8 +32,8 @@ bool is_checked(const std::string& path) {
          (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh");
 }
 
-// Returns the names that only ops have. Words such as "copy" and "adamw_8bit" are left out, because they are
-// also values of arguments.
+// Returns the names of ops that can only mean an op. Words such as "copy" and "adamw_8bit" are left out,
+// because they are also values of command-line arguments.
 std::set<std::string> distinctive_names() {
   std::set<std::string> names;
   for (const OpSchema* op : all_ops()) {
@@ -55,7 +55,7 @@ std::vector<std::string> comparisons_in(const fs::path& file, const std::set<std
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(' ') == line.find("//")) continue;
-    // The searches for plain texts are cheap and exclude most lines, so that the regular expressions rarely run.
+    // Searching for plain text is cheap and excludes most lines, so that the slow regular expressions are rarely needed.
     bool is_hit = line.find("name()") != std::string::npos && std::regex_search(line, kCompared);
     if (line.find("= \"") == std::string::npos && line.find("\" ") == std::string::npos && !is_hit) continue;
     for (std::sregex_iterator it(line.begin(), line.end(), kLiteral), end; it != end; ++it)

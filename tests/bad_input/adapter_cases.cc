@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a case that predicts with a copy of the adapter in which one file is changed.
+// Makes a test case that predicts with a copy of the adapter in which one file is changed.
 Case changed(std::string name, int exit_code, Words message,
              std::function<void(const Ground&, const std::string&)> change) {
   return {std::move(name), exit_code, std::move(message), [change = std::move(change)](const Ground& ground) {
@@ -167,7 +167,7 @@ std::vector<Case> adapter_cases() {
       {"AdapterWithoutAModuleThatItTrains",
        4,
        {"'base_model.model.classifier.bias' is missing",
-        "the adapter was saved without it, as by old versions of PEFT", "modules_to_save"},
+        "the adapter was saved without it, as old versions of PEFT did", "modules_to_save"},
        [](const Ground& ground) {
          const std::string adapter = ground.adapter_copy();
          std::string text = read_file(adapter + "/adapter_model.safetensors");

@@ -42,7 +42,7 @@ void run_cases(const std::vector<Case>& cases) {
                                                              << result.output;
     }
     if (one.exit_code == 0) continue;
-    // The message, which is the last line, must be short enough to be read.
+    // The last lines of the output, which contain the error message, must be short enough to be read.
     EXPECT_LT(result.output.size(), 8000u);
     EXPECT_TRUE(std::ranges::all_of(result.output, [](char c) {
       const auto byte = static_cast<unsigned char>(c);
@@ -116,8 +116,8 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_NE(result.output.find("is not part of this run's model"), std::string::npos) << result.output;
 }
 
-// If standard output is a file on a full disk, every subcommand must report this with its exit code and a message of
-// one line. A training run must still save its model.
+// If standard output is a file on a full disk, every subcommand must fail with the exit code for this error and a
+// message of one line. A training run must still save its model.
 TEST(BadInput, StandardOutputThatTakesNothing) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string out = ground().path("printed_nowhere");

@@ -37,7 +37,7 @@ class Process {
   void send(int signal) const;
   // Waits for the end, at most `limit_ms`; then kills the process and sets timed_out.
   ProcessResult wait(int limit_ms = 60000);
-  // Returns the output so far.
+  // Returns what the process has written to its log so far.
   std::string output() const;
 
  private:
@@ -53,7 +53,7 @@ ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::str
 
 void sleep_us(int64_t microseconds);
 
-// Returns the value of an integer in a flat JSON text such as memory.json, or -1 if it is missing.
+// Returns the integer value of the key `name` in a JSON text without nested objects, such as memory.json, or -1 if the key is missing.
 int64_t json_integer(const std::string& text, const std::string& name);
 
 }  // namespace plimsoll::testing

@@ -15,7 +15,7 @@ constexpr const char* kChatRow =
     R"({"messages": [{"role": "user", "content": "good"}, {"role": "assistant", "content": "file"}]})"
     "\n";
 
-// Makes a case: a dry run of a small Llama with a training file of this name and content.
+// Makes a test case: a dry run of a small Llama with a training file of this name and content.
 Case chat(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -38,7 +38,7 @@ Case chatml(std::string name, int exit_code, Words words, std::string text) {
               {"--chat_template", "chatml"});
 }
 
-// Makes a case that trains a copy of the model whose tokenizer_config.json has this content.
+// Makes a test case that trains a copy of the model whose tokenizer_config.json has this content.
 Case with_template(const std::string& name, int exit_code, Words words, std::string config, Words more) {
   return {name, exit_code, std::move(words),
           [name, config = std::move(config), more = std::move(more)](const Ground& ground) {

@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a case that resumes a copy of the run in which one file of the last checkpoint is changed.
+// Makes a test case that resumes a copy of the run in which one file of the last checkpoint is changed.
 Case checkpoint(std::string name, int exit_code, Words message, std::string file,
                 std::function<void(std::string&)> change) {
   return {std::move(name), exit_code, std::move(message),
@@ -22,7 +22,7 @@ Case checkpoint(std::string name, int exit_code, Words message, std::string file
           }};
 }
 
-// Makes a case that resumes from a folder which contains empty files with these names.
+// Makes a test case that resumes from a folder which contains empty files with these names.
 Case foreign(std::string name, Words message, Words names) {
   return {std::move(name), 4, std::move(message), [names = std::move(names)](const Ground& ground) {
             const std::string folder = ground.model_with("", "");
@@ -92,7 +92,7 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
        }},
-      // The data is invalid too. The error about the checkpoint must come first, before the data is read.
+      // The training data is invalid too. The error about the checkpoint must come first, because the data must not be read before.
       {"CheckpointNotThereBeforeData",
        4,
        {"checkpoint-9", "the folder does not exist"},

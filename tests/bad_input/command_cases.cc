@@ -6,7 +6,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Makes a case that inspects a file of the valid run.
+// Makes a test case that inspects a file of the valid run.
 Case inspect(std::string name, Words message, const std::string& file) {
   return {std::move(name), 0, std::move(message), [file](const Ground& ground) {
             return Words{"inspect", ground.run() + "/" + file};
@@ -187,7 +187,7 @@ std::vector<Case> tokenize_cases() {
   };
 }
 
-// Makes a case that decodes lines of token ids.
+// Makes a test case that decodes lines of token ids.
 Case decode(std::string name, int code, std::vector<std::string> wanted, std::string lines) {
   return {std::move(name), code, std::move(wanted), [lines = std::move(lines)](const Ground& ground) {
             return Words{"tokenize", "--tokenizer_name", ground.model(), "--decode",
@@ -221,7 +221,7 @@ std::vector<Case> decode_cases() {
   };
 }
 
-// Makes a case that trains a tokenizer on this text with further arguments.
+// Makes a test case that trains a tokenizer on this text with further arguments.
 Case train_tokenizer(std::string name, int code, std::vector<std::string> wanted, std::string text,
                      Words more) {
   const std::string folder = "trained_" + name;

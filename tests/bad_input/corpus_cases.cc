@@ -29,7 +29,7 @@ Words of_gpt2(const Words& more) {
   return command;
 }
 
-// Makes a case: a dry run of GPT-2 with a training file of this name and content. An empty name means the fixture lines.txt.
+// Makes a test case: a dry run of GPT-2 with a training file of this name and content. An empty name means the fixture lines.txt.
 Case corpus(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -44,7 +44,7 @@ Case lines(std::string name, int exit_code, Words words, Words more) {
   return corpus(std::move(name), exit_code, std::move(words), "", "", std::move(more));
 }
 
-// Makes a case with a training file of this name that contains 3 MB of lines.
+// Makes a test case with a training file of this name that contains 3 MB of lines.
 Case large(const std::string& name, const std::string& file, const std::string& line, Words more) {
   std::string text;
   while (text.size() < size_t{3} << 20) text += line;
@@ -135,8 +135,8 @@ std::vector<Case> file_cases() {
 
 std::vector<Case> block_cases() {
   return {
-      // transformers' tokenizer gives 662 tokens for the 53 lines of the file, and 53 more if an end token follows
-      // each line.
+      // The training file has 53 lines. transformers' tokenizer turns them into 662 tokens, and 53 more if an
+      // end-of-text token follows each line.
       lines("BlocksOfRunClm", 0, {"train 11 rows, 662 tokens", "longest 64"}, {}),
       lines("BlocksOfASize", 0, {"train 42 rows, 662 tokens", "longest 16"}, {"--block_size", "16"}),
       lines("BlocksPacked", 0, {"662 tokens", "longest 57"}, {"--packing"}),
@@ -168,8 +168,8 @@ std::vector<Case> block_cases() {
 
 std::vector<Case> split_cases() {
   return {
-      // The file has 54 documents. train[:5%] of the library `datasets` takes the first 3 of them, and
-      // train[:50%] the first 27.
+      // The training file has 54 documents. As with the library `datasets`, the split train[:5%] must be the
+      // first 3 of them, and train[:50%] the first 27.
       lines("SplitByDefault", 0, {"validation ", "train "}, {"--do_eval"}),
       lines("SplitInHalves", 0, {"validation "}, {"--validation_split_percentage", "50"}),
       lines("SplitByNothing", 2, {"--validation_split_percentage", "[1, 99]"},
@@ -225,7 +225,7 @@ Words of_bert(const Words& more, const std::string& sizes = "vocab_size=179") {
   return command;
 }
 
-// Makes a case: a dry run of BERT with a training file of this name and content.
+// Makes a test case: a dry run of BERT with a training file of this name and content.
 Case masked(std::string name, int exit_code, Words words, std::string file, std::string text,
             const Words& more, std::string sizes = "vocab_size=179") {
   return {
@@ -238,7 +238,7 @@ Case masked(std::string name, int exit_code, Words words, std::string file, std:
 }
 
 std::vector<Case> masked_cases() {
-  // With [CLS] and [SEP] the lines have 5, 2 and 4 tokens.
+  // The lines of this text have 5, 2 and 4 tokens, including [CLS] and [SEP].
   const std::string text = "the kernel module\n\na package\n";
   return {
       masked("MaskedBlocks", 0, {"train 1 row, 11 tokens", "logits of 179 tokens"}, "a.txt", text, {}),

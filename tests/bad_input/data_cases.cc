@@ -7,7 +7,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Makes a case: a dry run of a GLUE task with a file of this name and content.
+// Makes a test case: a dry run of a GLUE task with a file of this name and content.
 Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -159,7 +159,7 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// Tests that a command reads every file that is named, or refuses it.
+// Tests that a command either reads every file that its arguments name, or refuses the arguments.
 std::vector<Case> named_file_cases() {
   const auto with = [](Words command, const Words& more) {
     command.insert(command.end(), more.begin(), more.end());
@@ -295,15 +295,15 @@ std::vector<Case> inspected_data_cases() {
   };
 }
 
-// Cases of the columns that a command reads when it uses a trained model. The outputs show which columns were
-// read: with the special tokens, a single word has 3 tokens and a pair of words 5.
+// Tests which columns of a data file a command reads when it uses a trained model. The number of tokens in
+// the output shows this: with the special tokens, a single word has 3 tokens and a pair of words 5.
 std::vector<Case> column_cases() {
   const auto predict = [](const Ground& ground, const std::string& model, const std::string& file) {
     Words words = ground.predict(model);
     words[4] = file;
     return words;
   };
-  // Makes a case that uses a model which was trained with the labels of the column 'kind'.
+  // Makes a test case that uses a model which was trained with the labels of the column 'kind'.
   const auto labels_of_kind = [](std::string name, Words words, std::string file, std::string text,
                                  Words more) {
     return Case{
@@ -383,7 +383,7 @@ std::vector<Case> column_cases() {
   };
 }
 
-// Cases of CSV and TSV files without a header, whose first row would otherwise be lost.
+// Tests CSV and TSV files without a header. The program must not silently use their first row as the header.
 std::vector<Case> header_cases() {
   const auto predicted = [](std::string name, int exit_code, Words message, std::string text,
                             Words more = {}) {

@@ -17,7 +17,7 @@ const std::string kGzip = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\x04"s;
 const std::string kZip = "PK\x03\x04\x14\x00\x00\x00\x08\x00"s;
 const std::string kPage = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n";
 
-// Makes a case that predicts with a model after one of its files was replaced by this content.
+// Makes a test case that predicts with a model after one of its files was replaced by this content.
 Case model_file(std::string name, Words message, std::string file, std::string content) {
   message.insert(message.begin(), file);
   return {std::move(name), 4, std::move(message),
@@ -26,7 +26,7 @@ Case model_file(std::string name, Words message, std::string file, std::string c
           }};
 }
 
-// Makes a case that trains with a data file of this content.
+// Makes a test case that trains with a data file of this content.
 Case data_file(std::string name, Words message, std::string file, std::string content) {
   message.insert(message.begin(), file);
   return {std::move(name), 4, std::move(message),
@@ -35,7 +35,7 @@ Case data_file(std::string name, Words message, std::string file, std::string co
           }};
 }
 
-// Makes a case that trains a tokenizer on a file of this content.
+// Makes a test case that trains a tokenizer on a file of this content.
 Case tokenizer_text(std::string name, Words message, std::string content) {
   return {std::move(name), 4, std::move(message), [content = std::move(content)](const Ground& ground) {
             return Words{"tokenize",
@@ -47,7 +47,7 @@ Case tokenizer_text(std::string name, Words message, std::string content) {
           }};
 }
 
-// Makes a case that tokenizes a file of this content line by line.
+// Makes a test case that tokenizes a file of this content line by line.
 Case line_text(std::string name, Words message, std::string content, Words more = {}) {
   return {
       std::move(name), 4, std::move(message),

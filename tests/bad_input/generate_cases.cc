@@ -22,7 +22,7 @@ Case generation(std::string name, int exit_code, Words words, Words more) {
           [more = std::move(more)](const Ground&) { return of_llama(more); }};
 }
 
-// Makes a case that generates texts from a prompt file of this name and content.
+// Makes a test case that generates texts from a prompt file of this name and content.
 Case prompts(std::string name, int exit_code, Words words, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text)](const Ground& ground) {
@@ -117,7 +117,7 @@ std::vector<Case> setting_cases() {
   };
 }
 
-// Makes a case with a model folder that contains the vocabulary of another kind of tokenizer.
+// Makes a test case with a model folder that contains the vocabulary of another kind of tokenizer.
 Case foreign_vocabulary(const std::string& name, const std::string& model_type, const std::string& from) {
   return {name,
           4,

@@ -23,7 +23,7 @@ class Ground {
   const std::string& complaint() const { return complaint_; }
 
   std::string path(const std::string& name) const { return folder_.path(name); }
-  // Return the paths of the valid files and folders.
+  // The following functions return the paths of the valid files and folders.
   std::string model() const { return path("model"); }
   std::string data() const { return path("train.tsv"); }
   std::string run() const { return path("run"); }
@@ -36,9 +36,10 @@ class Ground {
   // Copies the model's folder and replaces the first `from` in the file by `to`.
   std::string model_replacing(const std::string& name, std::string_view from, std::string_view to) const;
   std::string model_without(const std::string& name) const;
-  // Copies the file of the weights, changes the JSON text of its header and adjusts its length.
+  // Copies the model's folder and changes the JSON header of its safetensors file, including the stored
+  // length of the header. Returns the path of the copy.
   std::string model_with_header(const std::function<void(std::string&)>& change) const;
-  // Copies the output folder of the run that has a checkpoint.
+  // Copy the output folder of the run that has a checkpoint, and the folder of the adapter. Return the path of the copy.
   std::string run_copy() const;
   std::string adapter_copy() const;
 
@@ -59,7 +60,7 @@ class Ground {
   mutable int copies_ = 0;
 };
 
-// One case: a command, its exit code, and texts that the output must contain.
+// One test case: a command, the exit code that it must have, and texts that its output must contain.
 struct Case {
   std::string name;
   int exit_code;
@@ -71,7 +72,7 @@ struct Case {
 Case words(std::string name, int exit_code, Words message, Words command);
 // Returns a case that makes a dry run on random ids with these further arguments.
 Case argument(std::string name, int exit_code, Words message, Words more);
-// Returns the command without its argument --dry_run.
+// Returns the command line without the argument --dry_run, so that it really runs.
 Words undried(Words command);
 std::vector<Case> joined(const std::vector<std::vector<Case>>& tables);
 

@@ -9,7 +9,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Returns the bytes of a safetensors file with this header text and this number of data bytes.
+// Returns the content of a safetensors file with this JSON header, followed by `data_bytes` bytes of data.
 std::string safetensors(const std::string& header, size_t data_bytes, uint64_t claimed = 0) {
   const uint64_t length = claimed == 0 ? header.size() : claimed;
   std::string text(sizeof length, '\0');
@@ -38,22 +38,22 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Makes a case with a copy of the model in which the names of the tensors differ: the prefix `from` of every
-// name becomes `to`. If `one` is not empty, its first occurrence in the header of the weight file is replaced
-// by `other`.
+// Makes a test case with a copy of the model in which all tensors are renamed: the prefix `from` of every
+// name becomes `to`. If `one` is not empty, the first occurrence of `one` in the header of the weight file is
+// then replaced by `other`.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {
             const std::string model = ground.model_with_header([&](std::string& text) {
               if (!one.empty()) replace_first(text, one, other);
-              // In the JSON header a tensor name follows either the opening brace, or the comma after the
-              // previous tensor.
+              // In the JSON header of the weight file, a tensor name follows either the first brace, or the
+              // comma after the previous tensor.
               for (const std::string_view before : {"{", "},"}) {
                 const std::string start(before);
                 replace_all(text, start + from, start + to);
               }
-              // The replacement above also changed these keys, which are not tensor names. They are changed
-              // back.
+              // The loop above has also changed these keys of the header, which are not tensor names, so they
+              // are changed back.
               for (const std::string_view key : {"dtype", "__metadata__", "format"})
                 replace_all(text, to + std::string(key), "\"" + std::string(key));
             });
@@ -83,7 +83,7 @@ Case tokenizer(std::string name, Words words, std::string file, std::string text
           }};
 }
 
-// Returns a tokenizer.json with these entries in its vocabulary.
+// Returns the text of a tokenizer.json whose vocabulary consists of these entries.
 std::string tokenizer_json(const std::string& entries) {
   return "{\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": "
          "true, "
@@ -111,7 +111,7 @@ std::string with_template(const Ground& ground, const std::string& single) {
 
 constexpr const char* kPairs = "sentence1,sentence2,label\nword1,word2,0\nword3,word4,1\n";
 
-// Makes a case that plans or trains on pairs of texts with a model that has only the token type 0.
+// Makes a test case that plans or trains on pairs of texts with a model that has only the token type 0.
 Case one_type(std::string name, std::string command, Words more) {
   return {
       std::move(name),
@@ -134,7 +134,7 @@ Case one_type(std::string name, std::string command, Words more) {
       }};
 }
 
-// Makes a case in which a command uses a trained model with a tokenizer that gives the token type 2.
+// Makes a test case that uses a trained model with a tokenizer that assigns the token type 2, which the model does not have.
 Case third_type(std::string name, std::string command, std::string file_argument) {
   return {std::move(name),
           4,
@@ -304,7 +304,7 @@ std::vector<Case> weight_cases() {
 
 namespace {
 
-// Makes a case with a model whose configuration names an unknown architecture (t5). `weights` is the name of
+// Makes a test case with a model whose configuration names an unknown architecture (t5). `weights` is the name of
 // its weight file; if it is empty, the model has no weights.
 Case foreign_model(std::string name, std::string command, std::string weights) {
   return {std::move(name),

@@ -53,7 +53,7 @@ std::vector<Case> compressed_cases() {
            "more.csv.gz", kPackedByGzip + "word5,good"),
       data(
           "PackedGzipOfGzip", 4, {"twice.csv.gz", "compressed with gzip", "gunzip"}, "twice.csv.gz",
-          // The compressed content is itself the beginning of a gzip file.
+          // A gzip file whose uncompressed content begins like a gzip file, as if it had been compressed twice.
           "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\x03\x01\x06\x00\xf9\xff\x1f\x8b\x08\x00\x00\x00\x81\xb8\xc0\x40\x06\x00\x00\x00"s),
       data("PackedGzipAsZstd", 4, {"name.csv.zst", "compressed with gzip"}, "name.csv.zst", kPackedByGzip),
       data("PackedZstdAsGzip", 4, {"name.csv.gz", "zstd"}, "name.csv.gz", kPackedByZstd),

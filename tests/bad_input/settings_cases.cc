@@ -11,7 +11,7 @@ namespace {
 
 const std::string kSettingsPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
 
-// Makes a case that plans a run whose arguments are in a file with this content.
+// Makes a test case that plans a run whose arguments are in a file with this content.
 Case settings(std::string name, int exit_code, Words message, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(message),
           [file = std::move(file), text = std::move(text)](const Ground& ground) {

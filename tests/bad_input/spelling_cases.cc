@@ -20,8 +20,8 @@ Case labels(std::string name, int exit_code, Words message, std::string map) {
           }};
 }
 
-// Makes a case that evaluates a model on a data file with these rows of text and label. `map` replaces id2label, the
-// names of the classes, in the configuration of the model.
+// Makes a test case that evaluates a model on a data file with these rows, each a text and a label. `map` replaces
+// the value of id2label (the names of the classes) in the model's config.json.
 Case file_of_labels(std::string name, int exit_code, Words message, std::string map, std::string rows) {
   return {std::move(name), exit_code, std::move(message),
           [map = std::move(map), rows = std::move(rows)](const Ground& ground) {

@@ -135,7 +135,7 @@ class Scripts(unittest.TestCase):
             self.assertIn("tmpfs", output)
 
     def builds(self):
-        """Returns the paths of two simulated builds of the program. A benchmark runs them alternately."""
+        """Returns the paths of two simulated builds of the program, whose speeds a benchmark compares by running them alternately."""
         return [self.simulation.program, simulated.write_program(os.path.join(self.folder, "new"), simulated.PROGRAM + "# another build\n")]
 
     def test_two_builds_on_different_devices_are_not_compared(self):
@@ -158,7 +158,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_hidden_gpus_are_refused(self):
-        # An empty variable and one that begins with an invalid name hide every GPU; CUDA ignores what follows an invalid name.
+        # Each of these values of CUDA_VISIBLE_DEVICES hides the requested GPU. CUDA ignores what follows an invalid entry such as -1.
         for visible, device in (("", "cuda:0"), ("-1", "cuda:0"), ("NoDevFiles", "cuda:0"), ("0,-1,1", "cuda:1"), ("3", "cuda:1")):
             with self.assertRaises(SystemExit, msg=visible):
                 devices.environment_for(device, {"CUDA_VISIBLE_DEVICES": visible})

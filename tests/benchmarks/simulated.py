@@ -59,7 +59,7 @@ def write_program(path, text):
 
 
 class Simulation:
-    """Creates the two simulated programs in a folder and determines what they report."""
+    """Creates the two simulated programs in a folder. environment() selects what the programs report."""
 
     def __init__(self, folder):
         self.folder, self.seen = folder, os.path.join(folder, "seen")

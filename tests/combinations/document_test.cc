@@ -24,8 +24,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Returns the document's text for a method that does not apply to a CPU. The program must either refuse the
-// method on a CPU or explain in a note why it has no effect there.
+// Returns the sentence that the document contains about a method without effect on a CPU. Fails unless the
+// program refuses the method on a CPU or explains in a note why it has no effect there.
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());
@@ -42,7 +42,7 @@ std::string on_cpu(const Method& method) {
   }
 }
 
-// Returns the reason why a pair is not possible, or an empty string.
+// Returns the reason why the two methods cannot be combined on this device, or an empty string if they can.
 std::string refusal(const Method& a, const Method& b, KernelDevice device) {
   if (&a != &b && !set_different_arguments({&a, &b}))
     return "both are values of `" + std::string(a.words.front()) + "`, which holds one";

@@ -31,10 +31,10 @@ bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.fp8 || arguments.dtype != Arguments{}.dtype;
 }
 
-// Returns the effect of a method on the losses of a run. The run is compared to one without the method, which has the
-// other settings that the method requires. Recomputed values have the same bits if nothing is rounded when it is
-// stored, and an update in the backward pass equals the update of a run without clipping. With stochastic rounding
-// the two runs differ, because the random numbers of a rounding depend on the op that makes the update.
+// Returns how a method may change the losses of a run, compared to a run with the same other settings. Recomputation
+// changes no bit if values are not rounded to 16 bits when they are stored. Updates in the backward pass change no
+// bit if gradients are not clipped, except with stochastic rounding, whose random numbers depend on the op that makes
+// the update.
 MethodEffect effect_of(const Method& method, const Arguments& arguments) {
   if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
   if (method.name != "optimizer_in_backward") return method.effect;
@@ -64,8 +64,8 @@ double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
-// Returns the highest end offset of all tensors of the plan, which is the lowest size of an arena that contains
-// them.
+// Returns the largest address at which a tensor of the plan ends. An arena that contains all tensors cannot be
+// smaller than this.
 int64_t tensors_end(const Plan& plan) {
   int64_t end = plan.persistent_bytes;
   for (const ProgramPlan& program : plan.programs) {
@@ -172,8 +172,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     rest.erase(std::find(rest.begin(), rest.end(), method));
     // The set without this method may be invalid, for example if another method of the set requires it.
     if (!refusal(rest).empty()) continue;
-    // Accumulation is compared without dropout, because micro-batches draw other dropout masks than one large batch; all other
-    // methods draw the same masks.
+    // Gradient accumulation is compared without dropout, because several micro-batches draw other dropout masks than one large
+    // batch. No other method changes the masks.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");
     const std::vector<double> with = losses_of(arguments);
@@ -199,8 +199,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
   }
 }
 
-// Compares the losses of the complete set with those of the plain reference kernels, which may differ by the error of another
-// order of sums. The reference kernels run on CPUs only.
+// Compares the losses of a run with all methods of the set with those of the reference kernels (plain loops). They may differ
+// only by the error of another order of sums. The reference kernels run on CPUs only.
 void MethodRuns::check_references(const MethodSet& set) {
   const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
   if (arguments.device.starts_with("cuda")) return;
@@ -252,8 +252,8 @@ int MethodRuns::check_random_sets(int count, int first) {
   for (uint32_t draw = 0; draw < kMostDraws && checked < count; ++draw) {
     MethodSet set;
     for (uint32_t i = 0; i < methods.size(); ++i) {
-      // A set contains at most one of several alternatives, such as optimizers; each method is in about a
-      // third of the draws.
+      // Each method is drawn with a probability of one third. Sets with two alternatives, such as two
+      // optimizers, are rejected below.
       if (philox4x32_10({draw, i, 0, 0}, {17, 5})[0] % 3 == 0) set.push_back(methods[i]);
     }
     if (set.size() < 2 || !set_different_arguments(set)) continue;

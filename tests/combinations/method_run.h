@@ -15,7 +15,7 @@ using MethodSet = std::vector<const Method*>;
 // Returns the names of the methods of a set, such as "bf16 + sgd", or "nothing" for an empty set.
 std::string words_of(const MethodSet& set);
 
-// The sizes of a test run: everything that is independent of its methods.
+// The sizes of a test run, which are the same for all sets of methods.
 struct RunShape {
   // Number of sequences per micro-batch. A step processes twice as many: two micro-batches with gradient
   // accumulation, and one batch of double size without.
@@ -30,8 +30,8 @@ class MethodRuns {
   // Writes its models below `folder`, which must outlive this object.
   explicit MethodRuns(const TestFolder& folder);
 
-  // Returns the methods that this machine's device supports, in the order of the table; the others are stored
-  // in `refused`.
+  // Returns the methods that the device of this machine supports, in the order of the table of methods. The
+  // names of the others are stored in `refused`.
   MethodSet available(std::vector<std::string>* refused = nullptr);
   // Returns the reason why the program refuses this set, or an empty string.
   std::string refusal(const MethodSet& set) const;
@@ -44,9 +44,9 @@ class MethodRuns {
   //  3. On a CPU the losses equal those of the plain reference kernels, within the error of another order of sums.
   //  4. A run that stops and resumes ends with the same bits.
   void check(const MethodSet& set);
-  // Checks `count` random sets of two or more methods, starting after the first `first` ones. For each set the batch
-  // size, the sequence length and the number of threads are random too. If a set is refused, the message must name an
-  // argument. Returns the number of checked sets.
+  // Checks `count` random sets of two or more methods. `first` sets of the random sequence are skipped before. For
+  // each set the batch size, the sequence length and the number of threads are random too. If the program refuses a
+  // set, its message must name an argument. Returns the number of checked sets.
   int check_random_sets(int count, int first = 0);
 
  private:

@@ -83,7 +83,7 @@ class Downloads(unittest.TestCase):
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
     def assert_blobs_are_right(self):
-        """Checks that every completely downloaded blob has the content that its name, a hash, states."""
+        """Checks that the name of every completely downloaded file (blob) of the cache is the hash of its content."""
         for name in self.blobs():
             if name.endswith(".incomplete"):
                 continue
@@ -106,7 +106,7 @@ class Downloads(unittest.TestCase):
         self.assertIn("3 files, 293.0 KiB; to download: 3 files", out)
         self.assertEqual(sorted(path.name for path in self.snapshot().iterdir()), sorted(ALL))
         self.assertEqual(os.readlink(self.snapshot("vocab.txt")), "../../blobs/" + git_hash(self.files["vocab.txt"]))
-        # If all files are in the cache, a second download makes one request only: for the commit of the revision.
+        # If all files are in the cache, a second download makes only one request: it asks which commit the revision is.
         before = len(self.hub.requests)
         out, err = self.run_program("download", "org/name", "--quiet")
         self.assertEqual(out, str(self.snapshot()).rstrip("/") + "\n")

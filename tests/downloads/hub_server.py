@@ -34,8 +34,8 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Fault:
-    """A failure that the server injects into matching requests: to the server `place` ("hub" or "storage"), with `part` in the request
-    path. It occurs `times` times."""
+    """A failure that the simulation injects into its answers to the requests at the address `place` ("hub" or "storage") whose path
+    contains `part`. It is injected `times` times."""
 
     def __init__(self, place, part, times=1, **what):
         self.place, self.part, self.times, self.what = place, part, times, what
@@ -48,7 +48,7 @@ HOSTS = {"hub": "127.0.0.1", "storage": "127.0.0.2"}
 
 class Hub:
     def __init__(self, page_size=1000, context=None):
-        self.repositories = {}  # maps (kind, name) to {"commit", "files", "refs"}
+        self.repositories = {}  # maps (kind, name) of a repository to its {"commit", "files", "refs"}
         self.requests = []
         self.faults = []
         self.page_size = page_size

@@ -113,8 +113,8 @@ TEST(Bench, MakesTheTableAndItsFiles) {
     EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
 }
 
-// `bench --parallel` trains each row of its table with two ranks. The results of a row are those of the first
-// rank.
+// `bench --parallel` runs each training of its table with two ranks. The results in the table are those that
+// the first rank reports.
 TEST(Bench, ComparesHowRanksTrainTogether) {
   const TestFolder folder("bench_parallel");
   write_tiny_model(folder);
@@ -129,7 +129,7 @@ TEST(Bench, ComparesHowRanksTrainTogether) {
     EXPECT_GT(row.at("figures").at("predicted_samples_per_s").get<double>(), 0);
     EXPECT_GT(row.at("figures").at("predicted_bytes").get<int64_t>(), 0);
   }
-  // All rows train the same steps; their losses differ at most by the rounding of the norm with which gradients are clipped.
+  // All rows train on the same batches. Their losses differ at most by the rounding of the norm with which gradients are clipped.
   const double loss = table.at("rows")[0].at("figures").at("loss");
   for (const nlohmann::json& row : table.at("rows"))
     EXPECT_NEAR(row.at("figures").at("loss").get<double>(), loss, 1e-5 * loss) << row.at("name");
@@ -208,8 +208,8 @@ TEST(Bench, RepeatsRowsAndRunsThemAgainWhenAsked) {
   EXPECT_TRUE(contains(again.output, "DataLoader, 4 workers, run 2: ")) << again.output;
 }
 
-// If bench is killed at any time, the same command must continue with the unfinished row and must not run
-// finished rows again.
+// If bench is killed at any time and started again with the same arguments, it must repeat only the row that
+// was not finished and keep the results of all finished rows.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
@@ -227,7 +227,7 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
   EXPECT_EQ(fs::last_write_time(first_row), written);
-  // With other arguments the earlier results do not apply, so all rows run again.
+  // Results that were measured with other arguments must not be reused, so all rows run again.
   Words others = words;
   others.insert(others.end(), {"--seed", "7"});
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
@@ -286,14 +286,14 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
-  // Without --peer_script, bench must find the script that belongs to it from any working directory. The error
-  // is therefore about the missing interpreter.
+  // Without --peer_script, bench must find its own script from any working directory. It gets as far as
+  // running the interpreter, so the error is about the interpreter, which does not exist.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }
 
-// A shell script takes the role of Trainer. It reports measurements for most rows and refuses 8-bit SGD. The
-// real script refuses rows that Trainer does not support before it needs PyTorch.
+// A shell script simulates the script that runs Hugging Face's Trainer. It reports measurements for most rows
+// and refuses 8-bit SGD, as the real script refuses rows that Trainer does not support.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const TestFolder folder("bench_peer");
   write_tiny_model(folder);

@@ -31,8 +31,8 @@ Plan planned(const Arguments& arguments, RunPurpose purpose) {
   return build_plan(request);
 }
 
-// Returns the names of the methods whose rows fit. The command of each row must be accepted by `train
-// --dry_run` in a separate process, with the same memory to the byte.
+// Returns the names of the methods in all rows that fit into the memory. Checks that `train --dry_run`, in a
+// separate process, accepts the arguments of each row and plans the same number of bytes.
 std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
   std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
@@ -43,7 +43,7 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(arguments_of(taken), RunPurpose::kPlan);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.total_bytes(), told.total_bytes()) << nlohmann::json(row.arguments);
-    // Starts a process only for single methods, to save time; sets of methods were planned in this process above.
+    // A process is started only for single methods, to save time. Sets of several methods were already planned above, within this process.
     if (row.methods.size() < 2) {
       const ProcessResult result =
           run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
@@ -70,7 +70,7 @@ Words tiny_arguments(const TestFolder& folder) {
           "1"};
 }
 
-// Returns true if the report lists the method among those that the search may select.
+// Returns true if the report lists the method among those from which `fit` makes its sets.
 bool is_searched(const FitReport& report, std::string_view method) {
   const std::string text = " " + report.searched + ",";
   return contains(text, " " + std::string(method) + ",") || contains(text, " " + std::string(method) + ";");
@@ -85,8 +85,8 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // The search must consider every method that can be used here, except two: chunked losses need many labels, and
-    // recompute_budget needs a memory limit.
+    // `fit` must try every method that this device supports, except two: chunked losses need a task with many
+    // labels, and recompute_budget needs a memory limit.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
     // A CPU may lack instructions for bf16 products. The report then lists the method as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));
@@ -102,8 +102,8 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // The report without a limit gives the smallest and the largest memory of all rows. With the low
-  // memory limits below, runs must recompute layers or use an update that needs fewer bytes.
+  // Without a memory limit, the report gives the smallest and the largest memory of all sets of methods. The limits
+  // below are between the two, so low that a run must recompute layers or use an optimizer with smaller states.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
@@ -156,14 +156,14 @@ TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
   EXPECT_GE(rows, 20);
 }
 
-// Checks that applying a set of methods to a prepared run has the same result as parsing the arguments of these methods
-// and reading the files of the run again. This is checked for every method, for every pair of methods, and for every
-// method added to a run whose user gave the arguments of another one.
+// There are two ways to plan a run with a set of methods: to change the request of a run that was already prepared, or
+// to parse the arguments of the methods and read the files again. Checks that both have the same result, for every
+// method, for every pair of methods, and for every method added to a run whose own arguments contain another one.
 class WordsOfMethods {
  public:
   explicit WordsOfMethods(const Words& words) : words_(words) {}
 
-  // Returns the run with these further arguments, or nothing if the program refuses them.
+  // Parses the arguments of the run followed by `more`, and reads the run's files. Returns nothing if the program refuses the arguments.
   std::optional<RunSpec> read(const Words& more) const {
     try {
       return prepare_run(arguments_of(joined(words_, more)), RunPurpose::kPlan, Environment{},
@@ -191,8 +191,8 @@ class WordsOfMethods {
   Words words_;
 };
 
-// Returns the methods that changed_request() can add to the plan request of a prepared run. The other methods depend on
-// the size of the batch or on the model.
+// Returns the methods that changed_request() can add to a prepared run. It cannot add the others, which depend on the
+// batch size or on the model.
 std::vector<const Method*> made_methods() {
   std::vector<const Method*> methods;
   for (const Method& method : method_table()) {
@@ -218,8 +218,8 @@ TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
     for (const Method* a : methods) {
       const std::optional<RunSpec> base = reader.read(words_of(MethodSet().with(*a), own));
       for (const Method* b : methods) {
-        // Tests a pair of methods that is added to the run, and a run that already has one of the two as its own
-        // argument.
+        // Two methods are applied in two ways: both at once to the run, and b to a run whose own arguments already
+        // select a.
         const MethodSet pair = MethodSet().with(*a).with(*b);
         if (a == b || a->kind != b->kind) {
           const std::optional<PlanRequest> request = changed_request(own, pair);
@@ -273,8 +273,8 @@ TEST(Fit, TheTrainingFileDecidesTheTask) {
                        "gpt2, 128 tokens"));
   // If the model has no head for language modelling, a classifier is planned, also with a plain text file.
   EXPECT_TRUE(contains(table_of("bert-base-uncased", text), "bert-base-uncased, 128 tokens"));
-  // If the model is a language model and the file has rows with labels, a classifier is trained, as `train`
-  // does.
+  // If the model is a language model but the rows of the file have labels, `fit` plans the training of a
+  // classifier, as `train` does.
   const std::string lm = PLIMSOLL_SOURCE_DIR "/tests/parity/models/gpt2_lm";
   EXPECT_TRUE(contains(table_of(lm, ""), "gpt2_lm, 64 tokens")) << table_of(lm, "");
   EXPECT_TRUE(contains(table_of(lm, rows, {"--max_seq_length", "32"}), "gpt2_lm, 32 tokens"));
@@ -371,7 +371,7 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(all, "not compared: v100-16gb (7.0): releases of Plimsoll run on")) << all;
   EXPECT_EQ(all.find("v100-16gb"), all.rfind("v100-16gb")) << all;
   EXPECT_TRUE(contains(all, " t4 ")) << all;
-  // If the user names a card that releases do not support, `fit` compares it too, but prints no command to train on it.
+  // If the user requests a card that released programs do not support, `fit` compares it too, but prints no command to train on it.
   const std::string named = output_of(bert_base("t4,V100-16GB"));
   EXPECT_TRUE(contains(named, "plan only: v100-16gb (7.0)")) << named;
   EXPECT_FALSE(contains(named, "on v100")) << named;
@@ -437,7 +437,8 @@ TEST(Fit, ChecksOptionsThatAProgramFilled) {
       },
       "prices: the price of l4 is -1, but has to be above 0");
   refused([](FitOptions& o) { o.devices = {"l4", "l5"}; }, "--device l5");
-  // use_cpu means --device cpu. Parsing would have set that, but a program may set only use_cpu.
+  // use_cpu has the same effect as --device cpu. Parsing a command line sets both, but a program that uses
+  // the library may set only use_cpu.
   FitOptions cpu;
   cpu.arguments.config_name = "MiniLM-L6-H384-uncased";
   cpu.arguments.use_cpu = true;

@@ -34,8 +34,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_LE(row.samples_per_s, last) << "ranked by speed, except for ties";
     if (row.tie != tie) last = row.samples_per_s * (1 + kEstimateError);
     tie = row.tie;
-    // `fit` computes largest_batch and longest_sequence for the first twelve rows only. The test checks three
-    // of these.
+    // `fit` computes largest_batch and longest_sequence only for the first twelve sets of methods. To save
+    // time, the test checks three of them.
     if (checked == 3) continue;
     // plan_run() also plans an evaluation. One sequence per evaluation batch ensures that the evaluation does
     // not need more memory than training.
@@ -48,7 +48,7 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_NEAR(static_cast<double>(plan.total_bytes), static_cast<double>(row.total_bytes), 32e6);
     EXPECT_GE(row.largest_batch, row.accumulation == 1 ? row.micro_batch : 1);
     EXPECT_GE(row.longest_sequence, 512);
-    // One sequence more than the largest batch does not fit.
+    // With one sequence more than `largest_batch`, the plan must not fit.
     Words more = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     more = joined(more, {"--gradient_accumulation_steps", "1", "--per_device_train_batch_size"});
     // The limit is a little higher than 12 GiB, because plan_run() also counts the captured programs (CUDA
@@ -61,8 +61,8 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // `fit` must have made more plans than were checked here. How many plans it makes per second is measured by
-  // bench/plan.
+  // `fit` must have made more plans than this test checked. The number of plans per second is measured by
+  // bench/plan and not here.
   EXPECT_GT(report.num_plans, checked);
 }
 
@@ -102,8 +102,8 @@ Words split_words(const std::string& text) {
   return words;
 }
 
-// At the memory limit of the smallest run that the documents describe, the search still finds sets of methods
-// that fit, and their plans confirm it.
+// The memory limit is what the smallest run in the documents needs. `fit` must find sets of methods that fit
+// into it, and `plan` must confirm that they do.
 TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   const Words smallest{"--dtype",
                        "bfloat16",

@@ -1,4 +1,4 @@
-// Tests `plimsoll fit --gpus` and `plimsoll plan --links`: the answers are plans of their arguments, and refusals say what to do.
+// Tests `plimsoll fit --gpus` and `plimsoll plan --links`: their results must equal the plans of single runs, and refusals state a remedy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ TEST(FitRanks, EveryRowIsThePlanOfItsCommand) {
     EXPECT_EQ(row.samples_per_s, plan.speed.samples_per_s) << row.commands[0];
     // `plan` also plans an evaluation, which may need more memory than training.
     EXPECT_LE(row.bytes, plan.total_bytes) << row.commands[0];
-    // Every row must describe steps of 64 x 8 sequences.
+    // The product of micro-batch, accumulation steps and data-parallel ranks must be the requested 512 sequences per step.
     EXPECT_EQ(row.micro_batch * row.accumulation * row.data_size, 512);
   }
   EXPECT_NE(report.links.find("nvlink4 inside 8 machines and ib400 between them, assumed (--links)"),
@@ -64,8 +64,8 @@ TEST(FitRanks, ASlowerNetworkIsWaitedFor) {
   const PlanReport fast = plan_run_with_links(arguments_of(words), "nvlink4,ib400", {});
   const PlanReport slow = plan_run_with_links(arguments_of(words), "nvlink4,eth10", {});
   EXPECT_LT(fast.speed.step_ms, slow.speed.step_ms);
-  // The gradients of 109.5 M parameters have 4 bytes each. An all-reduce over 64 ranks transfers 2 x 63 / 64 of
-  // them, which takes 945 ms at 73 % of 1.25 GB/s.
+  // The fp32 gradients of 109.5 M parameters have 438 MB. In an all-reduce over 64 ranks each rank sends 2 x 63
+  // / 64 of them, which takes 945 ms at 73 % of a link's rate of 1.25 GB/s.
   EXPECT_GT(slow.speed.step_ms, 900);
   EXPECT_NE(slow.table.find("eth10 between"), std::string::npos) << slow.table;
 }
@@ -127,8 +127,8 @@ TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   EXPECT_EQ(result.output.find("--tp_size"), std::string::npos) << result.output;
 }
 
-// The report of a search contains the notes about the arguments, such as links without effect, and the sequence
-// length that is planned.
+// The report must repeat the notes of the program about the given arguments, such as links without effect, and
+// state the sequence length that is planned.
 TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
   const TestFolder folder("fit_ranks_remarks");
   const Words run{"--device",       "h100",      "--config_name", "gpt2",
@@ -163,8 +163,8 @@ TEST(FitRanks, PrintsATableAndJson) {
   EXPECT_GT(object.at("rows")[0].at("communication_bytes").get<int64_t>(), 0);
 }
 
-// The rows of `bench --parallel` are DDP and the other methods of Hugging Face's page on training on several
-// GPUs. DDP is first, and each row differs from it in one respect.
+// `bench --parallel` compares DDP (distributed data parallelism) with the other methods on Hugging Face's page about
+// training on several GPUs. DDP must be the first row, and each other row must differ from it in one setting.
 TEST(ParallelExperiments, HaveTheRowsOfThePage) {
   const std::vector<Experiment> gpu = parallel_experiments(ExperimentDevice::kGpu, 2, {});
   ASSERT_EQ(gpu.size(), 7u);

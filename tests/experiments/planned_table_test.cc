@@ -104,8 +104,8 @@ TEST(PlannedTable, IsPrintedInEightyColumnsAndAsJson) {
   EXPECT_EQ(json.at("rows")[3].at("document").at("mib"), 13939);
   EXPECT_TRUE(json.at("rows")[9].at("document").is_null());
   EXPECT_GT(json.at("rows")[9].at("predicted_bytes"), 0);
-  // On a CPU the rows train a smaller model than Hugging Face's page does, so the page's measurements are not
-  // shown.
+  // On a CPU the table is for a smaller model than that of Hugging Face's page, so it must not show the
+  // measurements of the page.
   const std::string cpu = run({"plan", "--experiments", "--use_cpu"}, 0);
   EXPECT_TRUE(contains(cpu, "MiniLM-L6-H384-uncased, on cpu")) << cpu;
   EXPECT_FALSE(contains(cpu, "14949")) << cpu;

@@ -14,7 +14,7 @@ inline bool contains(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-// Returns the text with its lines joined, so that a sentence is found wherever it is broken.
+// Returns the text without line breaks, so that a test finds a sentence however the program has wrapped it.
 inline std::string in_one_line(const std::string& text) {
   std::string joined;
   for (const char c : text) {

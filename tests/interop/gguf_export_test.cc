@@ -135,7 +135,7 @@ TEST(GgufExport, TypesOfMatricesFollowOuttypeAndVectorsStayF32) {
   }
 }
 
-// Checks the tensors whose rows are stored in the same order in GGUF and safetensors files.
+// Checks those tensors of a Llama model whose rows have the same order in GGUF and in safetensors files.
 void expect_llama_tensors(const ReadGguf& file, const ExportFolder& folder) {
   const std::map<std::string, std::string> names{
       {"token_embd", "model.embed_tokens"},

@@ -36,8 +36,8 @@ PROMPTS = ["The plan", "Memory of a run\n\nThe table", "1234 tokens", "It isn't"
 
 
 def is_known_difference(name, line):
-    """Returns true for the two differences that `plimsoll export` warns about: the tokenizer of Qwen composes accents, and llama.cpp puts
-    a space before a text that begins with one."""
+    """Returns true if the tokens of the line may differ, as `plimsoll export` warns: Qwen's tokenizer composes accents and llama.cpp
+    does not, and llama.cpp puts another space before a text that begins with a space."""
     return (name.startswith("qwen") and "\u0301" in line) or (name == "mistral" and line.startswith(" "))
 
 

@@ -1,5 +1,5 @@
-// Tests the names by which llama.cpp knows the pre-tokenizers of tokenizer.json, and the exported vocabularies
-// of models with byte fallback. scripts/check_gguf.sh compares the tokens themselves.
+// Tests which name of llama.cpp an exported file states for the pre-tokenizer of a tokenizer.json, and the exported
+// vocabularies of models with byte fallback. scripts/check_gguf.sh compares the resulting tokens in llama.cpp.
 #include "io/gguf/gguf_vocabulary.h"
 
 #include <gtest/gtest.h>

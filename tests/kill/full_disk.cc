@@ -41,8 +41,8 @@ void copy_run(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
 }
 
-// Paths of an undisturbed run. The run after two steps is the start of each run with failures, and its weights
-// after four steps are what each of these runs must reach after it was resumed.
+// Paths of a run in which no call fails. Each run with failures starts from the state of this run after two
+// steps. After it was resumed it must end with the weights that this run has after four steps.
 struct Reference {
   std::string model;
   std::string begun;     // run folder after two steps
@@ -62,8 +62,8 @@ Reference make_reference(const TestFolder& folder) {
   return reference;
 }
 
-// Expects that the failed run reported the failure and left a valid checkpoint, and that resuming from it gives
-// the same bits.
+// Expects that the failed run reported the failure and left a valid checkpoint, and that a run that resumes
+// from this checkpoint ends with the same bits as a run without failures.
 void expect_nothing_lost(const ProcessResult& failed, const Failure& failure, const std::string& run,
                          const TestFolder& folder, const Reference& reference) {
   EXPECT_EQ(failed.signal, 0);

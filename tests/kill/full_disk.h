@@ -14,9 +14,9 @@ inline constexpr int kNumDiskFailures = 4;
 // the calls after the first failing one.
 bool disk_failure_lasts(int kind);
 
-// Numbers the calls that change the output folder of a run. Makes the call with the number `first` fail with failure
-// `kind`, in another run the call `first + stride`, and so on up to the last call. Reports through GoogleTest. Returns
-// the number of runs in which a call failed.
+// Makes one call fail per run. The calls with which a run changes its output folder are numbered; in the first run the
+// call `first` fails with failure `kind`, in the second run the call `first + stride`, and so on up to the last call.
+// Reports errors through GoogleTest. Returns the number of runs in which a call failed.
 int expect_failures_lose_nothing(const std::string& name, int kind, int64_t first, int64_t stride);
 
 }  // namespace plimsoll::testing

@@ -92,8 +92,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
   int killed = 0;
   int restarts = 0;
   const int64_t step_us = whole_us.count() / kSteps;
-  // A run may end before it is killed. The moments of the kills are drawn relative to the duration of a step,
-  // so on fast and slow machines most runs are killed before they end.
+  // A run may end before it is killed. The time of each kill is proportional to the measured time of a step,
+  // so that most runs are killed before they end, on fast and on slow machines.
   for (int round = 0; killed < kills; ++round) {
     ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));
@@ -108,8 +108,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
       const int64_t step = std::max<int64_t>(newest, 1) +
                            static_cast<int64_t>(random_word(seed, draw) %
                                                 static_cast<uint64_t>(std::max<int64_t>(kSteps - newest, 1)));
-      // Chooses the delay of the next kill at random: at most the time of two steps if the kill waits for a new
-      // checkpoint, otherwise at most half the duration of a whole run after the start.
+      // Chooses the delay of the next kill at random. If the kill waits for a new checkpoint, the delay is at most the
+      // time of two steps, otherwise at most half the duration of a whole run, counted from the start of the process.
       const int64_t span = step > newest ? 2 * step_us : whole_us.count() / 2;
       const int64_t delay = static_cast<int64_t>(random_word(seed, draw + 1) %
                                                  static_cast<uint64_t>(std::max<int64_t>(span, 1)));

@@ -22,7 +22,7 @@ TEST(Kill, EightKillsChangeNothing) {
   expect_kills_change_nothing("kill_quick", 8, 1);
 }
 
-// The number of steps is large enough that the run does not end before the signal arrives.
+// The number of steps is so large that the run is still training when the signal arrives.
 constexpr int64_t kManySteps = 100000;
 
 void wait_for_checkpoint(Process& process, const std::string& run) {
@@ -105,8 +105,8 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
 }
 
-// Ctrl-C in the terminal of a script is meant for the script, so a run that the script started in the
-// background ignores it.
+// If a user presses Ctrl-C in the terminal of a script, only the script must end. A run that the script
+// started in the background ignores the signal.
 TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   const TestFolder folder("interrupt_terminal");
   const std::string run = folder.path("run");
@@ -199,8 +199,8 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // Process::wait() reads the log by its name. Opening a pipe without a writer would block forever, so the name
-  // is removed.
+  // Process::wait() would open this pipe by its name to read the log. Opening a pipe that nobody writes to
+  // blocks forever, so the name is removed.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);
@@ -223,8 +223,8 @@ TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
   Process process(words, folder.path("log"), {}, pipe);
   close(reader);
   const ProcessResult result = process.wait();
-  // On a busy machine the program may finish printing before the reader closes the pipe. It then ends without a
-  // signal.
+  // On a busy machine the program may finish printing before the test closes its end of the pipe. The program
+  // then ends normally and not with SIGPIPE.
   EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
   EXPECT_EQ(result.output.find("cannot write"), std::string::npos) << result.output;
 }

@@ -1,5 +1,5 @@
-// Tests checkpoints of a custom loop: a loop that continues from one makes the same steps bit for bit, and folders that
-// are no checkpoint of this run end in one clear exception.
+// Tests checkpoints of a custom training loop. A loop that continues from a checkpoint must make the same steps bit for
+// bit. If a folder is not a checkpoint of this run, loading it must throw one clear exception.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -38,8 +38,8 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
   return text;
 }
 
-// The cases differ in optimizers, whose states differ, and in workers, which load batches in advance. Step 5, from
-// which the loop continues, is within the second epoch.
+// The cases use optimizers with different states, and different numbers of workers, which load batches in advance.
+// The loop continues from step 5, which is within the second epoch.
 TEST(OwnCheckpoint, ContinuesBitForBit) {
   struct Case {
     const char* optim;
@@ -63,7 +63,7 @@ TEST(OwnCheckpoint, ContinuesBitForBit) {
     {
       Trainer first(made("part"));
       run_steps(first, c.saved_at);
-      // The state must be saved as if this batch had not been made, because no step used it.
+      // This batch is made but not used in a step, so the checkpoint must contain the state from before it was made.
       first.next_batch();
       saved = first.save_checkpoint();
       EXPECT_EQ(fs::path(saved).filename(), "checkpoint-" + std::to_string(c.saved_at));
@@ -143,7 +143,7 @@ TEST(OwnCheckpoint, WrongFoldersAndMomentsAreRefused) {
   }
   expect([&] { trainer.load_checkpoint(folder.path("damaged")); }, ErrorCode::kBadData,
          "optimizer.safetensors");
-  // None of the refused calls above changed the state of the loop.
+  // The refused calls above must not have changed the state of the loop.
   EXPECT_EQ(trainer.step(), 2);
   const std::string weights = weights_of(trainer, folder);
   trainer.load_checkpoint(saved);

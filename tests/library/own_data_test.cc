@@ -110,7 +110,7 @@ TEST_F(OwnData, TrainsAndEvaluatesAsFromFiles) {
   EXPECT_EQ(of_memory.at("eval_accuracy"), of_files.at("eval_accuracy"));
 }
 
-// Rows of ids give the same results as the same rows of texts, in a data set and in batches from make_batch().
+// Rows of token ids must give the same results as rows of the corresponding texts, in data sets and in batches from make_batch().
 TEST_F(OwnData, BatchesOfIdsAreThoseOfTexts) {
   std::vector<DataRow> ids = rows_;
   for (DataRow& row : ids) {
@@ -138,7 +138,7 @@ TEST_F(OwnData, BatchesOfIdsAreThoseOfTexts) {
   EXPECT_EQ(of_texts.size(), 6U);
 }
 
-// A loop over make_batch() in the order of the data set makes the same steps as one over next_batch().
+// A loop that makes its batches with make_batch(), in the order of the data set, must have the same results as a loop with next_batch().
 TEST_F(OwnData, OwnBatchesMakeTheStepsOfNextBatch) {
   Arguments given = arguments("sequential");
   given.train_sampling_strategy = "sequential";
@@ -178,7 +178,7 @@ TEST_F(OwnData, ForwardEqualsPredict) {
     EXPECT_EQ(of_rows[i].label, predictions[i].label);
     EXPECT_NEAR(of_rows[i].logits[0], predictions[i].logits[0], 1e-6);
   }
-  // Forward passes between the steps do not change the steps.
+  // Forward passes between the training steps must not change the results of these steps.
   Trainer other = bare();
   Trainer same = bare();
   for (int step = 0; step < 3; ++step) {

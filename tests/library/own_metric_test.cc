@@ -80,7 +80,7 @@ TEST_F(OwnMetric, IsReportedNextToTheOthers) {
 }
 
 TEST_F(OwnMetric, ChoosesTheBestModel) {
-  // The value of this metric falls with every evaluation.
+  // A metric whose value is lower in each evaluation than in the one before.
   class Falling : public MyAccuracy {
    public:
     Falling() : MyAccuracy("falling") {}
@@ -100,8 +100,8 @@ TEST_F(OwnMetric, ChoosesTheBestModel) {
   EXPECT_TRUE(other.train().best_checkpoint.ends_with("checkpoint-6"));
 }
 
-// A metric with several values. One of the names changes with each evaluation, so the names cannot be known
-// before. The value "accuracy" replaces that of the task's own metric.
+// A metric that returns several values. One of their names changes with each evaluation, so it is not known
+// at the start of the run. The value "accuracy" replaces the accuracy that the task itself computes.
 class Several : public MyAccuracy {
  public:
   std::map<std::string, double> values() override {

@@ -28,7 +28,7 @@ Arguments arguments_for(int64_t beams, int64_t new_tokens) {
   return arguments;
 }
 
-// Returns plan.json without the arguments, and without the plans for other numbers of beams, which a run does not make.
+// Returns plan.json without the arguments, and without the plans for other numbers of beams, which only plan_generation() makes.
 std::string plan_of(const PlanReport& report) {
   json plan = json::parse(report.json);
   plan.at("generation").erase("beams");
@@ -63,8 +63,8 @@ TEST(PlanGeneration, ThePlanIsThatOfTheRunAndTheArenaIsHeld) {
   }
 }
 
-// The plan of a run with a tokenizer must equal the plan that is made without one: plan_generation() assumes that the
-// tokenizer has as many tokens as the model, which is the case here.
+// A plan that is made without a tokenizer must equal the plan of a run with one. Without a tokenizer, plan_generation()
+// assumes that the vocabulary of the tokenizer has the size of the model's, which is true for this model.
 TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
   const test::ScratchFolder folder;
   for (const int64_t beams : {1, 4}) {
@@ -90,8 +90,8 @@ TEST(PlanGeneration, ThePlanNeedsNoTokenizerAndNoWeights) {
 }
 
 // The expected sizes: a page of the KV cache has 2 layers x 2 (key and value) x 16 tokens x 32 values x 4 bytes
-// = 8192 bytes. 21 prompt tokens and 23 stored new tokens need 3 pages per beam; the beams of a prompt share
-// the first of these. Each row of the report must be the plan with this number of beams.
+// = 8192 bytes. 21 prompt tokens and 23 stored new tokens need 3 pages per beam, and the beams of a prompt
+// share the first page. Each row of the report must equal the plan of a run with that number of beams.
 TEST(PlanGeneration, OtherNumbersOfBeamsAreThoseOfTheirOwnPlans) {
   Arguments arguments = arguments_for(3, 24);
   arguments.config_name = model_folder("gpt2_lm");

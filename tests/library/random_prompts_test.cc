@@ -28,8 +28,8 @@ Arguments random_run(const std::string& model, int64_t prompts, int64_t length, 
   return arguments;
 }
 
-// Every text has exactly the number of tokens that was asked for, although the models have an end token, whichever way tokens are selected
-// and in however many groups the prompts run.
+// Every text must have exactly the requested number of tokens, although the models have an end-of-text token. This must be true for each
+// way to select tokens, and if the prompts run in several groups.
 TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   for (const std::string model : {"gpt2_lm", "llama_lm", "mistral_lm", "qwen3_lm"}) {
     for (const int64_t beams : {1, 3}) {
@@ -68,9 +68,9 @@ TEST(RandomPrompts, EveryTextHasExactlyTheNewTokensAskedFor) {
   }
 }
 
-// Checks the number of bytes that one decode run reads. Weights: all weights except tables of which a run reads
-// only single rows. KV cache: the keys and values of the new token and of all tokens before it, or of those in
-// the attention window.
+// Checks the number of bytes that one decode run (the computation of one token per text) reads. Weights: all of
+// them, except that only single rows of embedding tables are read. KV cache: the keys and values of the new
+// token and of all tokens before it, or of those in the attention window.
 TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   struct Case {
     std::string model;

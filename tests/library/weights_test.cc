@@ -79,7 +79,7 @@ TEST(Weights, AreReadAndWrittenInEveryFormat) {
       EXPECT_EQ(trainer.read_weight(weight.name), values) << weight.name;
     }
     EXPECT_EQ(parameters, trainer.num_parameters());
-    // Writing one part of a fused matrix (the query weights) does not change its other parts.
+    // The query, key and value weights are one fused matrix in memory. Writing the key weights must not change the other two parts.
     const std::string layer = "bert.encoder.layer.0.attention.self.";
     const std::vector<float> query = trainer.read_weight(layer + "query.weight");
     const std::vector<float> value = trainer.read_weight(layer + "value.weight");

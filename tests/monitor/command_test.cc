@@ -99,8 +99,8 @@ TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
     EXPECT_TRUE(holds(result.output, "--device 2: ")) << result.output;
   }
   EXPECT_TRUE(holds(monitor("several", {"--device", "2"}).output, "the driver lists 2 GPUs"));
-  // The environment hides real GPUs from CUDA, and CUDA does not see the simulated ones, so cuda:0 does not
-  // exist.
+  // CUDA sees no GPU here: the environment hides the real ones, and the simulated ones exist only for NVML.
+  // The device cuda:0 therefore does not exist.
   EXPECT_EQ(monitor("several", {"--device", "cuda:0"}).exit_code, 7);
 }
 

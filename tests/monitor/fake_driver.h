@@ -6,7 +6,7 @@
 
 namespace plimsoll::testing {
 
-// Returns the folder of a driver, "driver" or "old_driver".
+// Returns the folder that contains a fake driver: "driver" for a current one, "old_driver" for an old one.
 inline std::string driver_folder(const std::string& kind = "driver") {
   return std::string(PLIMSOLL_FAKE_DRIVERS) + "/" + kind;
 }
@@ -15,7 +15,7 @@ inline std::string driver_library(const std::string& kind = "driver") {
   return driver_folder(kind) + "/libnvidia-ml.so.1";
 }
 
-// While an object of this class exists, the fake driver in this process simulates the machine of that name.
+// While an object of this class exists, the fake driver in this process simulates the machine with this name (see fake_nvml.cc).
 class FakeMachine {
  public:
   explicit FakeMachine(const char* name) { setenv("PLIMSOLL_FAKE_GPUS", name, 1); }

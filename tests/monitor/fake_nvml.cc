@@ -51,8 +51,8 @@ unsigned int num_gpus() {
   return is("none") ? 0 : is_hgx() ? 8 : is("bridges") ? 4 : has_two() || is("sockets") ? 2 : 1;
 }
 
-// Returns true if the device is a desktop card: both cards of the machine "sockets", and the second card of all
-// other machines except those that simulate NVLink ("hgx" and "bridges").
+// Returns true if the simulated GPU is a desktop card: both cards of the machine "sockets", and the second card
+// of all other machines, except the machines with NVLink ("hgx" and "bridges"), which have none.
 bool is_desktop(Device device) {
   return is("sockets") || (device->index == 1 && !is_hgx() && !is("bridges"));
 }
@@ -233,7 +233,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned int* generation) 
   return give(generation, is_desktop(device) || is("bridges") ? 4 : 5);
 }
 
-// Returns eight lanes for the second of the two desktop cards of the machine "sockets", and 16 for all others.
+// The second card of the machine "sockets" has a PCIe link of only eight lanes. All other cards have 16 lanes.
 int nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned int* width) {
   return give(width, is("sockets") && device->index == 1 ? 8 : 16);
 }

@@ -34,8 +34,8 @@ const json& adapter_cases() {
   return cases;
 }
 
-// Returns the tensors that the reference has after the case, without the case's name as a prefix. Fails the
-// test if there are none, because comparing with an empty set would always succeed.
+// Returns the tensors that the reference run of this case has at its end. Their names lack the prefix with the case's
+// name. Fails the test if there are none, because comparing with an empty set would always succeed.
 Tensors expected_of(const std::string& name) {
   Tensors expected;
   for (const auto& [key, values] : testing::read_tensors(fixtures().path("adapters/expected.safetensors"))) {
@@ -45,7 +45,7 @@ Tensors expected_of(const std::string& name) {
   return expected;
 }
 
-// Returns the Euclidean distance of all tensors, or infinity if a tensor is missing or has another size.
+// Returns the Euclidean distance between two sets of tensors, or infinity if a tensor is missing or has another size.
 double distance(const Tensors& found, const Tensors& expected) {
   double sum = 0;
   for (const auto& [name, values] : expected) {
@@ -101,8 +101,8 @@ TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
   }
 }
 
-// Trains adapters on a base in 4 bits. The decoded weights of the base equal those of bitsandbytes, even where
-// codes and scales differ.
+// Trains adapters on a base model in 4 bits. The stored values and scales may differ from those of
+// bitsandbytes, but the decoded weights are equal.
 TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
   const json& cases = adapter_cases().at("quantized");
   ASSERT_GE(cases.size(), 2u);
@@ -154,7 +154,7 @@ TEST(AdapterParity, OloraOfAQuantizedBaseIsQuantizedAgain) {
       const bool is_target = name.find("intermediate") == std::string::npos;
       if (is_target) {
         std::vector<double> values(expected.begin(), expected.end());
-        constexpr int64_t kHidden = 32;  // both matrices that get adapters have 32 rows
+        constexpr int64_t kHidden = 32;  // each of the two matrices that get adapters has 32 rows
         change_base(values, kHidden, std::ssize(values) / kHidden, olora);
         plain.write_weight(name, std::vector<float>(values.begin(), values.end()));
         EXPECT_NE(plain.read_weight(name), expected) << "OLoRA changed nothing";

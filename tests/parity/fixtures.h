@@ -19,9 +19,9 @@ namespace plimsoll::testing {
 inline constexpr int kProjections = 64;
 using Projection = std::array<double, kProjections>;
 
-// Returns kProjections sums of the elements. In each sum, a hash of the tensor's name and of the element's
-// index determines the sign of the element. The mean square of the sums estimates the square of the tensor's
-// norm.
+// Reduces the elements of a tensor to kProjections sums of them. In each sum, a hash of the tensor's name and
+// of the element's index determines the sign of an element. The mean square of the sums estimates the square
+// of the tensor's norm.
 Projection project(const std::string& name, std::span<const double> values);
 
 // Returns the tensors of a .safetensors file by name, as doubles.
@@ -29,18 +29,18 @@ std::map<std::string, std::vector<double>> read_tensors(const std::string& path)
 
 class Fixtures {
  public:
-  // Reads cases.json, expected.safetensors, and the further sets of cases in the folder sets/.
+  // Reads cases.json, expected.safetensors, and the cases and results of each model family in the folder sets/.
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
-  // Returns the expected output files of run_glue.py (transformers' example script), by case.
+  // Returns, for each case, the output files that run_glue.py (transformers' example script) writes: their names, keys and types.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
   // Returns the cases that test at which steps a run logs, evaluates and saves.
   const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
   // Returns the errors of Trainer's bf16 runs relative to fp64, by case.
   const nlohmann::json& bf16_errors() const { return json_.at("bf16_errors"); }
-  // Returns the names of a model's tensors in the order of the rows of its projections.
+  // Returns the names of a model's tensors. The row i of stored projections belongs to the tensor i of this list.
   std::vector<std::string> tensor_names(const std::string& model) const;
   // Returns the values of a tensor of expected.safetensors, row by row.
   const std::vector<double>& expected(const std::string& name) const { return expected_.at(name); }

@@ -62,8 +62,8 @@ TEST(GenerationParity, EveryTokenIsThatOfTransformers) {
   }
 }
 
-// Generates the prompts one at a time, with a plan for the longest of them. The texts must be equal to those
-// that one batch of all prompts gives.
+// Generates the text of each prompt alone, with a plan that has room for the longest prompt. The texts must
+// equal those that are generated from all prompts in one batch.
 TEST(GenerationParity, ATextDoesNotDependOnTheOtherPrompts) {
   const auto prompts = fixtures().at("prompts").get<std::vector<std::string>>();
   for (const json& item : fixtures().at("cases")) {

@@ -43,7 +43,7 @@ const json& chat_fixtures() {
   return all;
 }
 
-// Returns the arguments that all cases share. `steps`: the number of losses of the reference.
+// Returns the arguments that all cases share, for a run of as many steps as the reference has losses (`steps`).
 Arguments arguments_of_steps(const std::string& model, const std::string& output, int64_t steps) {
   Arguments arguments;
   arguments.model_name_or_path = folder() + "/models/" + model;

@@ -10,11 +10,11 @@
 
 namespace plimsoll::testing {
 
-// Returns the values of `key` in those records of the training log that also have the key `has`.
+// Returns the values of `key` in the training log, from those records that also contain the key `has`.
 std::vector<double> column(const TrainOutput& output, const std::string& has, const std::string& key);
 
-// Returns the largest difference of a step relative to the expected value: NaN if any value is NaN, infinity
-// if there are no values or if the numbers of values differ.
+// Compares two lists with one value per step. Returns the largest difference divided by the expected value;
+// NaN if any value is NaN, and infinity if the lists are empty or differ in length.
 double relative_error(const std::vector<double>& values, const nlohmann::json& expected);
 
 // The permitted error of a run, in units of the reference's own error. The unit is the distance of Trainer's
@@ -30,9 +30,10 @@ double eval_loss_limit_of_fp32();
 double mean_square_difference(const Projection& a, const Projection& b);
 
 struct WeightErrors {
-  // Error of all tensors with a nonzero exact gradient, relative to the norm of the update.
+  // Error of the tensors whose exact gradient is not zero, relative to the norm of the update by the run.
   double trained = 0;
-  double key_bias = 0;  // error of the tensors whose exact gradient is zero, relative to the norm of the update
+  // Error of the tensors whose exact gradient is zero, relative to the same norm.
+  double key_bias = 0;
   // The error `trained` without one weight, and the error of this weight alone (absolute). It is the weight that explains the error of
   // its tensor if a single one does; otherwise the values are `trained` and 0.
   double trained_without_one = 0;

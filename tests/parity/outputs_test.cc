@@ -27,7 +27,7 @@ std::set<std::string> keys_of(const json& object) {
   return keys;
 }
 
-// Returns the keys with the JSON types of their values, named as in reference.py.
+// Returns the JSON type of each value by its key. The names of the types are those in reference.py.
 std::map<std::string, std::string> types_of(const json& object) {
   std::map<std::string, std::string> types;
   for (const auto& [key, value] : object.items()) {
@@ -44,8 +44,8 @@ std::map<std::string, std::string> types_of(const json& object) {
 
 using Types = std::map<std::string, std::string>;
 
-// Compares trainer_state.json with the reference: the types of all values, and those values that do not depend
-// on the clock, on rounding or on how operations are counted. log_history is compared elsewhere.
+// Compares trainer_state.json with the reference: the types of all values, and those values that depend neither on the
+// clock nor on rounding, nor on how floating-point operations are counted. log_history is compared elsewhere.
 void expect_state(const json& state, const json& reference, const Types& types) {
   Types ours = types_of(state);
   EXPECT_EQ(ours["log_history"], "list");

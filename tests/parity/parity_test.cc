@@ -97,7 +97,7 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
     EXPECT_LE(relative_error(column(output, "loss", "epoch"), expected.at("epoch")), 1e-15);
     EXPECT_NEAR(output.metrics.at("train_loss"), expected.at("train_loss").get<double>(),
                 kTimesReference * 1e-6);
-    // Trainer states a loss as an fp32 number, so the smallest unit is half a unit in its last place.
+    // Trainer stores a loss as an fp32 number, so the reference itself may be wrong by half a unit in the last place.
     const double eval_unit = std::max(expected.at("fp32_eval_loss_error").get<double>(), 0x1p-24);
     const double eval_loss =
         relative_error(column(output, "eval_loss", "eval_loss"), expected.at("eval_loss"));
@@ -126,7 +126,7 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
       if (record.values.contains("loss")) steps.push_back(record);
       if (record.values.contains("eval_loss")) evaluations.push_back(record);
     }
-    // Both engines ran in fp32. Their losses differ by the roundings of up to 20 steps; less than 1e-6 was seen.
+    // Both engines ran in fp32, so their losses differ by the roundings of up to 20 steps. The largest difference observed was below 1e-6.
     constexpr double kLossLimit = 1e-5;
     ASSERT_EQ(steps.size(), item.at("records").size());
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -160,8 +160,8 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
   }
 }
 
-// The comparison must detect small faults: a slightly wrong weight decay, epsilon or norm must be far outside
-// the limit.
+// The limits of the comparison must be strict enough to detect small faults: a run with a slightly wrong
+// weight decay, epsilon or norm for clipping must exceed them by far.
 TEST(Parity, SmallFaultsAreSeen) {
   const std::pair<const char*, json> faults[] = {{"bert-sgd-weight-decay", {{"weight_decay", 0.0195}}},
                                                  {"bert-adamw-betas", {{"adam_epsilon", 1.1e-6}}},

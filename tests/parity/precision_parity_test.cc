@@ -67,8 +67,8 @@ bool has_relu(const std::string& model) {
   return config.model_type == "distilbert" || config.hidden_act == "relu";
 }
 
-// Returns the median of the reference's bf16 errors in the gradient's norm over the cases with the same texts. Their
-// names have one prefix, such as "distilbert-pairs".
+// Returns the median of the errors that the reference's bf16 runs have in the norm of the gradient, over all cases
+// with the same model and texts. The names of such cases begin alike, for example with "distilbert-pairs".
 double median_norm_error(const json& errors, const std::string& name) {
   const std::string texts = name.substr(0, name.find('-', name.find('-') + 1));
   std::vector<double> same;
@@ -101,8 +101,9 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    // Skips a case in which fp16's loss scale skips a step, because the rest of the run then differs from the reference's. The
-    // norm is at least 1 in such a case, because a gradient overflows at the first scale, 2^16, only from a size of 1 on.
+    // If a gradient overflows with fp16's loss scale, the step is skipped and the rest of the run differs from the
+    // reference's. Such a case is not compared. The norm of its gradient must be at least 1, because only a gradient of this
+    // size overflows at the first scale, 2^16.
     const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
     if (!skipped.empty() && skipped.back() > 0) {
       const json& norms = expected.at("grad_norm");
@@ -144,7 +145,7 @@ void check(const Precision& precision) {
   EXPECT_GE(3 * compared, 2 * errors.size());
 }
 
-// Returns the refusal of the first case if this device does not support the precision, else "".
+// Returns the error message if this device does not support the precision, otherwise "". It is determined with the first case.
 std::string refusal(const Precision& precision) {
   const ScratchFolder folder;
   json settings = fixtures().cases().at(0).at("arguments");

@@ -208,7 +208,7 @@ def run_glue_outputs(settings):
         metrics["train_samples"] = len(rows)
         trainer.save_model()
         trainer.save_metrics("train", metrics)
-        trainer.save_state()  # the state is saved before evaluate(), which would add a record to it
+        trainer.save_state()  # the state must be saved here, because evaluate() adds a record to it that run_glue.py does not save
         metrics = trainer.evaluate()
         metrics["eval_samples"] = len(rows)
         trainer.save_metrics("eval", metrics)

@@ -190,7 +190,7 @@ def test_a_signal_ends_the_wait_for_a_reply(tmp_path, model):
         with ours, ours.makefile("r", encoding="utf-8") as file:
             for line in file:
                 if json.loads(line)["event"] == kind:
-                    process.terminate()  # The event stays without a reply, while the socket stays open.
+                    process.terminate()  # The test does not reply to this event and keeps the socket open.
         output = process.communicate(timeout=30)[0].decode()
         assert process.returncode == 6, output
         assert checkpoints(output_dir) == ["checkpoint-1" if kind == "step" else "checkpoint-2"]

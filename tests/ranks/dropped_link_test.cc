@@ -159,8 +159,8 @@ std::vector<std::string> variables_of_host(int rank, int port) {
           "LOCAL_WORLD_SIZE=1",           "MASTER_ADDR=10.98.7.1", "MASTER_PORT=" + std::to_string(port)};
 }
 
-// The kernel reports the lost connection after 4 s. If it did not, the time limit of a step, at least 10 s,
-// would end the run with another message.
+// The kernel must report the lost connection after 4 s. Without such a report, the run would end only at the
+// time limit of a step (at least 10 s), with another message.
 TEST(DroppedLink, EachRankNamesTheOtherAndEnds) {
   if (unshare(CLONE_NEWNET) != 0)
     GTEST_SKIP() << "this user may not make a network namespace (" << std::strerror(errno) << ")";

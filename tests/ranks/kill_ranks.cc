@@ -45,8 +45,8 @@ int64_t newest_step(const std::string& run) {
   return newest;
 }
 
-// Kills ranks of a running process until it ends or `kills` is reached. Before each kill, a new checkpoint must have appeared since
-// the last one, so that the run makes progress. Returns the number of kills.
+// Kills random ranks of a running process until the process ends or `kills` ranks were killed. Each kill waits until the run has
+// saved a new checkpoint after the last kill, so that the run makes progress. Returns the number of kills.
 int kill_ranks(Process& process, const std::string& run, int kills, std::minstd_rand& random) {
   int killed = 0;
   while (killed < kills && process.is_running()) {
@@ -105,8 +105,8 @@ void expect_rank_kills_change_nothing(const std::string& name, int kills, uint64
     const int killed_here = kill_ranks(process, run, std::min(kills - killed, 6), random);
     const ProcessResult result = process.wait(240'000);
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    // A kill need not cause a restart of its own: if the ranks are failing already, another killed rank makes
-    // no difference. There may therefore be fewer restarts than kills.
+    // If the other ranks are already failing because of an earlier kill, another kill causes no further
+    // restart. There may therefore be fewer restarts than kills.
     const int restarts = count_of(result.output, " of 100 after the failure of rank ");
     EXPECT_LE(restarts, killed_here) << result.output;
     EXPECT_EQ(count_of(result.output, "skipped"), 0) << result.output;

@@ -32,8 +32,8 @@ int64_t num_lines(const std::string& path) {
   return std::ranges::count(text, '\n');
 }
 
-// Fails the test if the logged values differ by more than rounding. Stages add the terms of a sum in another
-// order, and the steps carry the rounding differences on through the weights.
+// The largest accepted relative difference of logged values. Stages add the terms of a sum in another order
+// than one process, and later steps carry these rounding differences on through the weights.
 constexpr double kRelative = 1e-5;
 
 std::string fixture(const std::string& name) {
@@ -72,13 +72,13 @@ Words pipeline_words(Words words, const std::string& run, int stages, int proces
   return words;
 }
 
-// The numbers of stages and of processes of a run.
+// The number of pipeline stages and the number of processes of a run.
 struct Shape {
   int stages, processes;
 };
 
-// Returns those of the given numbers of stages and processes that this test can run: on GPUs, those with at most two
-// processes.
+// Returns those of the given combinations that this test
+// can run. On GPUs these have at most two processes.
 std::vector<Shape> possible(std::vector<Shape> shapes) {
   if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
   return shapes;
@@ -130,7 +130,7 @@ TEST(PipelineRuns, AClassifierHasTheBitsOfOneProcess) {
   run_or_fail(pipeline_words(model, one, 1, 1, 4, 4, more), folder);
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
     for (const int stages : {2, 4}) {
-      // The interleaved schedule with four stages of two chunks needs eight layers, but the model has four.
+      // Four stages of two chunks each (the interleaved schedule) need at least eight layers, but this model has four.
       if (schedule == "interleaved" && stages == 4) continue;
       SCOPED_TRACE(schedule + ", " + std::to_string(stages) + " stages");
       const std::string run = folder.path(schedule + std::to_string(stages));

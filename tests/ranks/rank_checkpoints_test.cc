@@ -113,7 +113,7 @@ TEST(RankCheckpoints, SavesInTheBackgroundHaveTheSameBits) {
   }
 }
 
-// Returns the largest value of an integer that occurs several times in a JSON text.
+// Returns the largest of all integers that a JSON text contains as values of the key `name`; -1 if there are none.
 int64_t largest_integer(const std::string& text, const std::string& name) {
   const std::string key = "\"" + name + "\": ";
   int64_t largest = -1;
@@ -154,7 +154,7 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
     for (const StoredTensor& tensor : saved.tensors()) bytes += tensor.end - tensor.begin;
   }
   EXPECT_EQ(limited, with - bytes);
-  // Besides the copy, a background save needs memory for at most 30 log records of 1024 bytes each.
+  // Apart from the copy of the tensors, a background save needs memory for the texts of at most 30 log records of 1024 bytes each.
   const int64_t text_bytes = with - without - bytes;
   EXPECT_EQ(text_bytes % 1024, 0) << text_bytes;
   EXPECT_GT(text_bytes, 0);
@@ -251,9 +251,9 @@ std::string save_again(const TestFolder& folder, const std::string& model, const
   return folder.path(to) + "/" + fs::path(from).filename().string();
 }
 
-// Loads a checkpoint and saves it again several times, with different divisions: two ranks that have slices of
-// everything, one rank, four ranks with other slices, and so on, until two ranks again. No tensor may change in
-// any bit.
+// Loads a checkpoint and saves it again several times, each time with another number of ranks or another ZeRO
+// stage: one rank, four ranks with stages 1 to 3, one rank again, and two ranks with stage 3, which wrote the
+// first checkpoint. No tensor may change in any bit.
 TEST(RankCheckpoints, MoveBetweenNumbersOfRanksAndStagesBitForBit) {
   const TestFolder folder("rank_moves");
   const std::string model = write_tiny_model(folder);

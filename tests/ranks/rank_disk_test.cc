@@ -80,8 +80,8 @@ int64_t logged_step(const std::string& run) {
   return step;
 }
 
-// Each sync takes 200 ms longer, and a save makes at least ten, so it takes at least 2 s. A step of the tiny model takes some
-// milliseconds, so five steps must pass during the save.
+// The test slows down every sync of a file by 200 ms. A save syncs at least ten times, so it takes at least 2 s. A step of
+// the tiny model takes some milliseconds, so at least five steps must be made during the save.
 TEST(RankDisk, TrainingContinuesDuringASaveInTheBackground) {
   const TestFolder folder("rank_slow_disk");
   const std::string model = write_tiny_model(folder);

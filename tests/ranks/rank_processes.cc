@@ -11,8 +11,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Returns the given number of ranks and accumulation steps. On GPUs, if there are more than two ranks, returns a layout
-// of at most two ranks with more accumulation steps, so that a step has the same batches.
+// Returns this number of ranks and of accumulation steps. On GPUs, a run with more than two ranks is replaced by one
+// with at most two ranks and more accumulation steps, so that a step still processes the same batches.
 Layout fitting(const Layout& layout) {
   if (!on_gpus() || layout.ranks <= 2) return layout;
   return layout.ranks % 2 == 0 ? Layout{.ranks = 2, .accumulation = layout.accumulation * layout.ranks / 2}

@@ -310,7 +310,7 @@ TEST(RunOfRanks, TrainsAdaptersLikeOneProcess) {
     run("any", meshes[i].layout, 2 * static_cast<int>(i + 1), more);
   }
   expect_same_adapter(folder.path("any"), folder.path("one"));
-  // In the following runs the weights of the model are stored in 8 bits, and each rank has a part of them.
+  // The following runs store the weights of the base model in 8 bits, and each rank stores only a part of them.
   for (const Mesh& mesh : meshes) {
     std::vector<std::string> more = mesh.settings;
     more.emplace_back("--load_in_8bit");
@@ -492,8 +492,8 @@ TEST(RunOfRanks, AStoppedRankIsNoticedAfterTheTimeLimit) {
   second.send(SIGKILL);
   EXPECT_EQ(result.exit_code, 7) << result.output;
   EXPECT_NE(result.output.find("did not end within 6 s: rank 0 "), std::string::npos) << result.output;
-  // The columns before "does not answer" are padded to the width of the entry of rank 0, which names a step or
-  // a checkpoint, so their text is not compared.
+  // The first columns of the table of ranks are as wide as the entry of rank 0, which names a step or a
+  // checkpoint and therefore varies, so the spaces before "does not answer" are not compared.
   const size_t row = result.output.find("\n     1  not known ");
   ASSERT_NE(row, std::string::npos) << result.output;
   const std::string line = result.output.substr(row + 1, result.output.find('\n', row + 1) - row - 1);
@@ -528,8 +528,8 @@ TEST(RunOfRanks, AStoppedRankIsNamedKilledAndStartedAgain) {
       << result.output;
 }
 
-// The output folder contains checkpoints of another run, which this run may replace. After a failure, the
-// restart must not resume from those.
+// The output folder contains checkpoints of another run, which this run is permitted to replace. If a rank
+// fails, the restarted run must not resume from those checkpoints.
 TEST(RunOfRanks, ARestartDoesNotResumeFromAnotherRun) {
   const TestFolder folder("ranks_restart_other");
   const std::string model = write_tiny_model(folder);
@@ -729,7 +729,8 @@ TEST(RunOfRanks, RanksThatReadDifferentCheckpointsAreRefused) {
   expect_refusals({&first, &second}, {"rank 1 does not have the checkpoint of rank 0"});
 }
 
-// The time of an evaluation differs from rank to rank, but all ranks stop after the same step.
+// The measured time of an evaluation differs between ranks. Decisions that depend on it must be those of rank
+// 0, so that all stop after the same step.
 TEST(RunOfRanks, DecisionsFollowTheMetricsOfTheFirstRank) {
   const TestFolder folder("ranks_decide");
   const std::string model = write_tiny_model(folder);

@@ -144,7 +144,8 @@ TEST_F(JsonOutput, OfEveryCommandIsOneValue) {
   }
 }
 
-// --json=FILE of a run gets the plan before the run and the results after it, and standard output keeps the text for people.
+// With --json=FILE, a run writes the plan to the file before it starts and adds the results at its end. Standard output
+// shows the text for people.
 TEST_F(JsonOutput, OfARunGoesToAFile) {
   Words words{"train"};
   for (const std::string& word : training({"--output_dir", path("run"), "--json", path("run.json")}))
@@ -159,8 +160,8 @@ TEST_F(JsonOutput, OfARunGoesToAFile) {
   EXPECT_EQ(plan, Value::parse(test::ScratchFolder::read(path("run/plan.json"))));
 }
 
-// As docs/JSON.md states, some commands have an option --json of their own, which is a flag. All other commands
-// must use the setting `json` of a run.
+// Some commands have an option --json of their own, which is a flag (see docs/JSON.md). All other commands must
+// use the argument `json` of a run, whose value is a file.
 TEST(JsonOption, IsAFlagOrTheSettingOfRuns) {
   for (const CommandInfo& command : command_table()) {
     const CommandOption* option = command.find_option("json");

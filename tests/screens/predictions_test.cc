@@ -13,7 +13,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Splits a table at tabs and lines. Requires: no field is quoted.
+// Splits a text into rows at line breaks and into cells at tabs. Requires: no cell is quoted.
 std::vector<Row> table_of(const std::string& text) {
   std::vector<Row> rows;
   std::istringstream lines(text);
@@ -35,9 +35,9 @@ std::vector<double> numbers_of(const std::string& text) {
   return numbers;
 }
 
-// Expects equal texts in the cells of a row, and numbers that are equal up to rounding. The rows come from batches of different
-// sizes, for which a library of matrix products may add terms in another order. Logits below 1 then differ by some hundred times
-// 2^-24, and six digits are printed.
+// Expects that two rows have equal texts and that their numbers are equal up to rounding. The two rows were computed in batches
+// of different sizes, for which a library of matrix products may add terms in another order. Logits below 1 then differ by some
+// hundred times 2^-24, and the rows contain six digits.
 void expect_row(const Row& row, const Row& expected) {
   ASSERT_EQ(row.size(), expected.size());
   for (size_t i = 0; i < row.size(); ++i) {
@@ -54,7 +54,7 @@ struct TaskCase {
   std::string name;
   std::string model;
   std::string data;
-  std::string lines;  // the first two rows as text, for standard input
+  std::string lines;  // the texts of the first two rows, which are given to predict on standard input
   size_t num_texts;
 };
 

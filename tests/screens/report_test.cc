@@ -103,8 +103,8 @@ class ReportInABrowser : public ::testing::Test {
     return file_text(output);
   }
 
-  // Shows the report in a browser at widths of 390 and 1400 pixels. Returns what the script kProbe measures in
-  // it, by width.
+  // Shows the report in a browser in windows of 390 and 1400 pixels. Returns the measurements that the script
+  // kProbe makes, with the width of the window as key.
   Json measured(const std::string& report) {
     const std::string page = in_attribute(file_text(folder_.path() + "/" + report));
     std::string probe = "<!DOCTYPE html><meta charset=\"utf-8\"><body>";

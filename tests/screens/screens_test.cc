@@ -83,8 +83,8 @@ std::string masked(const std::string& text, bool is_run) {
       line =
           std::regex_replace(line, std::regex("(^|[^A-Za-z0-9])[0-9]+([.,:][0-9]+)*(e[-+]?[0-9]+)?"), "$1#");
       line = std::regex_replace(line, std::regex("   +"), "  ");
-      // The names of the largest rows of the memory table, and the number of values in the line of a step,
-      // depend on the machine, so these are masked too.
+      // The machine determines which rows of the memory table are the largest, and how many values fit into the line of a step.
+      // These rows and values are therefore masked too.
       line = std::regex_replace(line, std::regex("^(of it|peak)  .*"), "$1  #");
       line = std::regex_replace(line, std::regex("(  # tok/s)?(  # MiB)?(  # < #)$"), "$3");
       line = std::regex_replace(line, std::regex("(step|/#)  +#"), "$1 #");

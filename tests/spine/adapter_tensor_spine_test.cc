@@ -42,7 +42,7 @@ std::vector<NamedCase> adapter_cases() {
   bert.lora = adapters_of_all();
   list.push_back({"bert", bert});
   TinyCase some = bert;
-  // Of the fused weight for query, key and value, only two parts get adapters. The scale alpha / r of all adapters is 1.
+  // Query, key and value are fused into one weight, and only query and value get adapters. The adapters are scaled by alpha / r = 1.
   some.lora = {.r = 4, .alpha = 4.0, .target_modules = {"query", "value", "output.dense"}};
   some.optimizer = {.epsilon = 1e-3, .max_grad_norm = 0.5};
   list.push_back({"bert, some modules, AdamW, clipping", some});
@@ -100,7 +100,7 @@ TEST(AdaptersOfTensorParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Each pipeline stage must have the adapters of its own layers only.
+// Each pipeline stage must have the adapters of its own layers, and no others.
 TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 4;
   double share = 0;
@@ -122,8 +122,9 @@ TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Weights are quantized to 8 or 4 bits as a whole, and each rank stores its part of the codes and scales. To measure the bound for
-// differences, only weights that are not quantized are changed. Every layer has several, before and after each quantized weight.
+// Each weight is quantized to 8 or 4 bits as a whole, and each rank stores its part of the quantized values and scales. The bound
+// for differences is measured by changing weights slightly, which is possible only for weights that are not quantized. Every layer
+// has several of these, before and after each quantized weight.
 TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 2;
   const std::vector<std::pair<std::string, BaseWeights>> cases{{"bert", BaseWeights::kInt8},
@@ -139,7 +140,8 @@ TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
       test.decoder.num_key_value_heads = 2;
       test.tied = false;
     }
-    // With 4 bits, each of two ranks has one block of 64 columns of the output of attention.
+    // Quantization in 4 bits needs blocks of 64 columns. With 128 columns, each of two ranks stores one such
+    // block of the matrix after attention.
     if (format != BaseWeights::kInt8) test.hidden = 128;
     test.lora = adapters_of_all();
     test.lora->base_weights = format;
@@ -192,8 +194,8 @@ TEST(AdaptersOfTensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// With the fast kernels of a CPU, too, several ranks must draw the same dropout masks as one rank. Then the losses of the first step
-// differ only by roundings. With other masks they would differ by far more.
+// On a CPU the fast kernels, too, must draw the same dropout masks on several ranks as on one. With equal masks the losses of the
+// first step differ only by roundings; with other masks they would differ by far more.
 TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     TinyCase test{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .activations = activations};
@@ -216,8 +218,9 @@ TEST(AdaptersOfTensorParallelRanks, DrawTheNumbersOfOneRankWithFastKernels) {
   }
 }
 
-// Of the matrices A and B of an adapter, each rank stores a part of one and the whole other one. The ranks must sum the activations
-// between A and B, or their gradients, once per adapter: in the forward pass if A is divided, in the backward pass if B is divided.
+// An adapter consists of two matrices, A and B. Each rank stores only a part of one of them, and the whole other one. Per adapter,
+// the ranks must make one sum: of the activations between A and B in the forward pass if A is divided, or of their gradients in the
+// backward pass if B is divided.
 TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   TinyCase test = adapter_cases().front().test;
   const Plan plan = plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1);
@@ -244,7 +247,8 @@ TEST(AdaptersOfTensorParallelRanks, DivideOneOfTheMatrices) {
   test.lora.reset();
   test.freeze = {"*embeddings*"};
   std::map<Segment, int> sums = sums_of(plan_of_rank(test, {.mesh = kTwoRanks}, 0, 1));
-  // Per layer, two adapters (of weights divided by columns) add a sum to the forward pass, and four add one to the backward pass.
+  // Each layer has two adapters whose weights are divided by columns, which need a sum over the ranks in the forward pass, and
+  // four adapters that need one in the backward pass.
   sums[Segment::kForward] += 2 * 2;
   sums[Segment::kBackward] += 2 * 4;
   EXPECT_EQ(sums_of(plan), sums);

@@ -10,8 +10,8 @@
 
 namespace plimsoll::testing {
 
-// Returns the setting with which the backward pass recomputes the attention of every layer. Unless `others` is
-// kNone, it also recomputes all values that are cheap to compute. Cost: building a plan.
+// Returns the setting with which the backward pass recomputes the attention of every layer. Unless `others` is kNone, it also
+// recomputes all values that are cheap to compute. Cost: the time to make a plan, from which the names of the values are read.
 inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
   PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "recomputing whole layers includes attention");
   request.recompute = {.policy = RecomputePolicy::kNone};

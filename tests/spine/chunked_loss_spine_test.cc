@@ -16,8 +16,8 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// The program is compiled for five sequences, while the batches have four, so that one row of the loss is unused.
-// The loss is computed in chunks of 2, 2 and 1 rows.
+// The program is compiled for batches of five sequences. The test's batches have four, so one row of the loss is
+// unused. The loss is computed in chunks of 2, 2 and 1 rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {
@@ -29,8 +29,8 @@ struct Trained {
   std::vector<double> weights;
 };
 
-// Runs two steps of SGD, in which the error of a gradient is also the error of the weight. The second label of each
-// batch is ignored.
+// Runs two steps of SGD, with which an error of a gradient changes the weight in proportion. The second label of
+// each batch is ignored by the loss.
 Trained run_of(TinyCase test, ChunkedLoss chunked) {
   test.chunked_loss = chunked;
   PlanRequest request = testing::tiny_request(test, kBucket);
@@ -119,8 +119,8 @@ TEST(ChunkedLoss, TrainsAsWithout) {
   EXPECT_GE(checked, 12);
 }
 
-// A run that stops and resumes gives the same bits as one that does not stop, because a step reads only persistent
-// values.
+// A run that stops and resumes must give the same bits as one that does not stop, because a step reads only values
+// that are saved in checkpoints.
 TEST(ChunkedLoss, GoesOnWithTheSameBits) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     const TinyCase test{.accumulation = 2, .activations = activations, .chunked_loss = ChunkedLoss::kAlways};
@@ -134,8 +134,8 @@ TEST(ChunkedLoss, GoesOnWithTheSameBits) {
       rest.executor.write(name, 0, testing::bytes_of(first.executor, name));
     rest.micro = first.micro;
     rest.steps(3, 4);
-    // Compares only the steps that both runs made and the evaluation after them, so the earlier losses are
-    // removed.
+    // The resumed run has only the later losses, so the earlier losses are removed from the uninterrupted run
+    // before both are compared.
     whole.losses.erase(whole.losses.begin(), whole.losses.end() - std::ssize(rest.losses));
     testing::expect_equal(whole, rest);
   }

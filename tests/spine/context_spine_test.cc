@@ -88,7 +88,7 @@ TEST(ContextParallelRanks, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// With ZeRO, ranks with different batches divide states, gradients and weights. The ranks that share a batch first sum their gradients.
+// With ZeRO, groups of ranks divide states, gradients and weights. All ranks of a group have the same batch and first sum their gradients.
 TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   constexpr int64_t kBatches = 4;
   const NamedCase item = context_cases().at(4);
@@ -103,7 +103,7 @@ TEST(ContextParallelRanks, DivideStatesBetweenGroups) {
   }
 }
 
-// With pipeline parallelism too, each rank must compute only its own rows, and send only these to the next stage.
+// With pipeline parallelism, each rank of a stage must compute only its own rows and send only these to the next stage.
 TEST(ContextParallelRanks, DivideTheRowsOfStages) {
   constexpr int64_t kBatches = 4;
   for (const size_t i : {0, 4, 6}) {
@@ -139,7 +139,8 @@ TEST(ContextParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// Each attention must have two exchanges between ranks per pass. Gradients are summed in groups (buckets) during the backward pass.
+// In each pass, each attention must have two exchanges between ranks. Gradients are combined into groups, each of which is summed
+// over the ranks at once.
 TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
   using Counts = std::map<std::string, int>;
   const auto counts_of = [](const TinyCase& test, Segment segment, int64_t batches = 1) {
@@ -153,20 +154,20 @@ TEST(ContextParallelRanks, ExchangeTwicePerAttentionAndPass) {
     return counts;
   };
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};
-  // One all_reduce adds up the losses of the ranks. Another one adds up all gradients, which fit into one group of 1 MiB.
+  // The forward pass needs one all_reduce, for the loss. The backward pass needs one for all gradients, which fit into one group of 1 MiB.
   EXPECT_EQ(counts_of(language, Segment::kForward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward), (Counts{{"exchange_heads", 6}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), Counts{});
   // Gradients that accumulate over micro-batches must be summed over the ranks only once per step.
   EXPECT_EQ(counts_of(language, Segment::kBackward, 2), (Counts{{"exchange_heads", 6}}));
   EXPECT_EQ(counts_of(language, Segment::kOptimizer, 2), (Counts{{"all_reduce", 1}}));
-  // A classifier needs one row per sequence of both the inputs and the results of the last attention: two gathers.
+  // A classifier reads only one row per sequence from the last attention, so the ranks gather these rows of its inputs and of its results.
   const TinyCase pooled{.layers = 3};
   EXPECT_EQ(counts_of(pooled, Segment::kForward), (Counts{{"exchange_heads", 6}, {"gather_rows", 2}}));
 }
 
-// Each of n ranks must save 1 / n of what a single rank saves of a layer for the backward pass. Only statistics of rows, and the rows
-// that a classifier reads, have other sizes.
+// Each of n ranks must save 1 / n of the values that a single rank saves of a layer for the backward pass. Only the statistics
+// of rows, and the rows that a classifier reads, may have other sizes.
 TEST(ContextParallelRanks, KeepTheirOwnRows) {
   const auto saved_bytes = [](const Plan& plan) {
     const ProgramPlan& program = plan.programs.at(kTrainProgram);
@@ -198,9 +199,9 @@ TEST(ContextParallelRanks, KeepTheirOwnRows) {
       const double share = static_cast<double>(saved_bytes(plan) * size) /
                            static_cast<double>(rounded.tokens) /
                            (static_cast<double>(saved_bytes(whole)) / static_cast<double>(bucket.tokens));
-      // The results of attention are saved twice, before and after the exchange between ranks. A layer saves at least eight values of
-      // this size, so the share grows by at most 1/8. With norms of heads, queries, keys and values are saved twice too: three more
-      // values besides at least ten others.
+      // A rank saves the results of attention twice, before and after they are exchanged between ranks. Since a layer saves at least
+      // eight values of this size, it saves at most 1/8 more. With norms of heads (head_norms), queries, keys and values are saved
+      // twice too, which adds three values to at least ten others.
       EXPECT_GE(share, 0.99);
       EXPECT_LE(share, item.test.decoder.head_norms ? 1.3 : 1.125);
       expect_apart(plan.programs.at(kTrainProgram), "train");

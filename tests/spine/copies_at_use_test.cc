@@ -1,5 +1,5 @@
-// Tests 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
-// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in 16 bits.
+// Tests 16-bit copies of weight matrices that are made before each matrix product and freed after it. Training must give the same results
+// as with permanent copies and need 2 bytes less per parameter, in combination with every method that computes in 16 bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ bool keeps_matrices(const Plan& plan) {
   return elements_of_matrices(plan) > 0;
 }
 
-// Returns the case with activations in 16 bits. On a CPU it uses the reference kernels, because only their matrix products read
-// 16-bit copies of weights.
+// Changes the case so that activations have this 16-bit type. On a CPU only the matrix products of the reference kernels read
+// 16-bit copies of weights, so these kernels are used there.
 TinyCase in_16_bits(TinyCase test, DType dtype) {
   test.reference_kernels = !testing::tests_run_on_gpu();
   test.activations = dtype;
@@ -85,9 +85,9 @@ bool has_tie(TinySteps& run) {
   return false;
 }
 
-// One weight in 2^17 is exactly between two bf16 numbers (see above). On a CPU this run has no such weight. On a GPU,
-// which sums in another order, one may occur; the two runs must then have the same bits until the step in which it
-// occurs.
+// One weight in 2^17 is exactly between two bf16 numbers and is rounded differently in the two runs (see above). On a
+// CPU no weight of this run is. On a GPU, which sums in another order, one may be; the two runs must then have the
+// same bits until the step in which this occurs.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =
@@ -112,7 +112,7 @@ TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   expect_equal(at_use, kept);
 }
 
-// Returns the change of the table that the embedding and the head of a language model share, after one step.
+// The embedding and the head of a language model share a table of weights. Returns the change of this table in one step.
 std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan) {
   TinySteps run(test, plan);
   const auto table = std::ranges::find_if(
@@ -125,8 +125,8 @@ std::vector<double> update_of_tied_table(const TinyCase& test, const Plan& plan)
   return update;
 }
 
-// The head reads a 16-bit copy of the tied table. If the embedding read the fp32 master weight instead, its
-// part of the gradient would be lost, and the update would differ by 0.3 of its size.
+// The head computes the loss from a 16-bit copy of the shared table. If the embedding read the fp32 master weights
+// instead of the copy, the gradient from the embedding would be lost, and the update would differ by 0.3 of its size.
 TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
   for (const ChunkedLoss chunked : {ChunkedLoss::kNever, ChunkedLoss::kAlways}) {
     for (const DType dtype : {DType::kBF16, DType::kF16}) {
@@ -152,8 +152,8 @@ TEST(WeightCopies, TheTableOfTiedEmbeddingsGetsTheGradientsOfBothReaders) {
             square += (got[i] - want[i]) * (got[i] - want[i]);
             whole += want[i] * want[i];
           }
-          // This is the limit of the test LargerBucket (larger_bucket_test.cc): a value is rounded about ten
-          // times before the next norm.
+          // The limit for the relative error is that of larger_bucket_test.cc: about ten roundings of a value
+          // between two norms, and a margin.
           EXPECT_LE(std::sqrt(square / whole), 32 * (dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11));
         }
       }
@@ -195,8 +195,8 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// The expected limits are the memory that the driver must report as used on the card, including a CUDA context
-// of 527 MiB. Hugging Face's Trainer needs 4418 MiB for the same run.
+// The expected limits are the GPU memory that the driver must report as used, including a CUDA context of 527
+// MiB. For comparison, Hugging Face's Trainer needs 4418 MiB for the same run.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

@@ -67,7 +67,7 @@ std::vector<TinyCase> cases_of_architectures() {
   return cases;
 }
 
-// Returns one case per kind of model graph, for tests that make many plans.
+// Returns one case for each of four model families, whose graphs differ, for tests that make many plans.
 std::vector<TinyCase> cases_of_families() {
   std::vector<TinyCase> cases;
   for (const char* model : {"bert", "gpt2", "llama", "modernbert"})
@@ -131,7 +131,7 @@ TEST(Fp8, GradientsAreWithinTheirErrorOfFp32) {
   EXPECT_GE(checked, 7);
 }
 
-// Without the pass that inserts fp8 products, no bit differs from a run in bf16.
+// If the pass that inserts fp8 products is disabled, a run with --fp8 must have the same bits as a run in bf16.
 TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   TinyCase test = fp8_case("bert");
   test.disabled_passes = {"fp8_products"};
@@ -145,9 +145,9 @@ TEST(Fp8, WithoutThePassARunIsThatOfBf16) {
   expect_equal(fp8, bf16);
 }
 
-// A step must compute the same bits if a pass that runs after the one that inserts fp8 products is disabled, and
-// whatever the arena contained before. Evaluations, which run in bf16, are not compared: on a GPU the bits of a product
-// depend on whether its addend and its result share memory (matmul_cuda.h), and without the pass in_place they do not.
+// A step must compute the same bits if any later pass is disabled, and whatever the arena contained before.
+// Evaluations, which run in bf16, are not compared: on a GPU the bits of a product depend on whether its addend and its
+// result share memory (matmul_cuda.h), which they do only with the pass in_place.
 TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   int checked = 0;
   for (const int64_t accumulation : {1, 2}) {
@@ -181,8 +181,8 @@ TEST(Fp8, PassesAndTheArenaKeepEveryBit) {
   EXPECT_GE(checked, 32);
 }
 
-// Whether the fp8 values of weights are kept from the first micro-batch on or computed again in each
-// micro-batch must not change any bit.
+// The fp8 values of weights may be kept from the first micro-batch of a step on, or computed again in each
+// micro-batch. Both must give the same bits.
 TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
   for (const bool adapters : {false, true}) {
     TinyCase test = fp8_case("bert");
@@ -201,9 +201,9 @@ TEST(Fp8, KeptCodesOfWeightsAreThoseOfEachMicroBatch) {
       }
       return bytes;
     };
-    // An fp8 weight takes two bytes per element, because it is stored in both orientations. In layer 0 the
-    // query, key and value products stay in bf16, because they are the first ones of the model. In layer 1 only
-    // these three use fp8, because the later products compute only the first token of each sequence.
+    // An fp8 weight takes two bytes per element, because it is stored as it is and as its transpose. In layer 0 the
+    // query, key and value products stay in bf16, because they are the first products of the model. In layer 1 only
+    // these three use fp8, because the products after them compute only the first token of each sequence.
     const int64_t square = test.hidden * test.hidden;
     EXPECT_EQ(code_bytes(kept.plan), 2 * ((1 + 3 + 3) * square + 3 * square));
     EXPECT_EQ(code_bytes(at_use.plan), 0);
@@ -238,16 +238,16 @@ TEST(Fp8, EveryChoiceOfRecomputationComputesTheSameGradient) {
       test.recompute.policy = policy;
       const GradientAndLoss again = gradient_of(test);
       EXPECT_EQ(again.loss, kept.loss);
-      // Recomputation starts from normalized values that were rounded to bf16, so a value may be rounded to a
-      // neighbouring fp8 value.
+      // The recomputed activations are derived from values that were rounded to bf16, so an activation may be
+      // rounded to the next fp8 value.
       EXPECT_LE(relative_difference(again.gradient, kept.gradient), gradient_bound(test.layers) / 4);
     }
   }
 }
 
-// fp8 training must not need more memory for saved activations than bf16 training. The fp8 values that the
-// backward pass needs are either stored in 8 bits or computed again from values that are stored in any case.
-// Each scale takes one alignment unit of the arena.
+// With fp8, training must not need more memory for saved activations than in bf16. The fp8 values that the
+// backward pass needs are either stored in 8 bits, or computed again from values that are stored in bf16 too.
+// Each scale additionally needs the smallest amount of memory that the arena can reserve.
 TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
@@ -263,9 +263,9 @@ TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
     for (const Value& value : fp8.programs.at(kTrainProgram).graph.values()) {
       if (value.name.ends_with(".scale")) scale_bytes += arena_alignment(fp8.request.device.kind);
     }
-    // With full recomputation, the peak is at the op where the widest gradient exists in bf16 and additionally
-    // in fp8 in both orientations. On a GPU this op can be the peak with every recomputation choice, because it
-    // also needs the workspace of a product.
+    // With full recomputation, memory is at its peak in the op whose widest gradient exists in bf16 and also
+    // in fp8, both as it is and transposed. On a GPU this op may also be the peak with less recomputation,
+    // because it needs the workspace of a matrix product as well.
     const bool is_wider = policy == RecomputePolicy::kFull || fp8.is_on_gpu();
     const int64_t widest = large.tokens * fp8.request.model.config.intermediate_size;
     EXPECT_LE(fp8.arena_bytes, bf16.arena_bytes + scale_bytes + (is_wider ? 2 * widest : 0));
@@ -291,12 +291,12 @@ TEST(Fp8, ANumberThatIsNotFiniteIsFound) {
   }
 }
 
-// Only training uses fp8 products, and only in the layers between the first and the last one.
+// fp8 products are used only in training, and not in the first and the last product of the model, nor in evaluations.
 TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
   TinyCase test = fp8_case("bert");
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));
   EXPECT_EQ(count_ops(plan, kEvaluateProgram, scaled_matmul_op()), 0);
-  // Only the first token of each sequence passes through the products after the last attention.
+  // The products after the last attention compute only the first token of each sequence, and stay in bf16. 4 other products use fp8.
   EXPECT_EQ(count_ops(plan, kTrainProgram, scaled_matmul_op()), 3 * 4);
   test.model_type = "gpt2";
   test.problem_type = ProblemType::kCausalLm;

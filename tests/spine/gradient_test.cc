@@ -23,8 +23,8 @@ struct GradientCase {
   TinyCase test;
 };
 
-// Returns cases of masked language modelling for every encoder. The word embeddings get gradients from the
-// embedding and, because the head is tied to them, from the head.
+// Returns a case of masked language modelling for every encoder. The word embeddings are also the matrix of
+// the head, so they get gradients from both.
 std::vector<GradientCase> masked_cases() {
   std::vector<GradientCase> cases;
   for (const Architecture* architecture : architectures()) {
@@ -51,7 +51,7 @@ std::vector<GradientCase> masked_cases() {
   return cases;
 }
 
-// Returns cases of the Llama family with the settings by which its members differ, all at once and one by one.
+// Returns cases of Llama-like models. The settings in which members of this family differ are tested one by one and all together.
 std::vector<GradientCase> decoder_cases() {
   std::vector<GradientCase> cases;
   TinyCase test{.model_type = "llama", .hidden_act = "silu"};
@@ -80,8 +80,8 @@ std::vector<GradientCase> decoder_cases() {
   return cases;
 }
 
-// These functions change ModernBERT's configuration. Both use attention windows shorter than the texts and two
-// rotary embeddings; the second one also uses biases and mean pooling.
+// Two functions that change ModernBERT's configuration. Both set attention windows shorter than the texts and
+// two different rotary embeddings. The second function also sets biases and mean pooling.
 void use_local_attention(ModelConfig& config) {
   config.global_attn_every_n_layers = 2;
   config.local_attention = 4;
@@ -244,7 +244,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         const double down = loss_with(executor, batch);
         view.store(i, value);
         const double numeric = (up - down) / (2 * kStep);
-        // The central difference has an error of kStep^2 f'''/6, plus 2^-53 / kStep times the loss.
+        // The central difference has a truncation error of kStep^2 f'''/6, and a rounding error of 2^-53 / kStep times the loss.
         EXPECT_NEAR(gradient[base + static_cast<size_t>(i)], numeric, 2e-9 + 1e-6 * std::fabs(numeric))
             << spec.name << " element " << i;
         ++checked;
@@ -255,7 +255,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
   EXPECT_GT(checked, 500);
 }
 
-// Returns the sizes (bucket) to which a batch is padded.
+// Returns the padded sizes (bucket) with which the program runs this batch.
 Bucket bucket_of_batch(const Plan& plan, const TinyBatch& batch) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
   return bucket_for(program, batch.tensors(program).size());
@@ -300,7 +300,7 @@ TEST(Gradient, RowsWithoutALabelAddNothing) {
     for (const auto& [label_share, label_rows] : {std::pair{0.3, int64_t{160}}, {0.01, int64_t{480}}}) {
       const std::vector<double> few = run(label_share, label_rows);
       ASSERT_EQ(few.size(), each.size());
-      // The tolerance covers sums of at most 480 terms of the size of the results, in double.
+      // The two results may differ by the rounding errors of double-precision sums of at most 480 terms.
       for (size_t i = 0; i < each.size(); ++i)
         ASSERT_NEAR(few[i], each[i], 480 * 0x1p-53 * (1.0 + std::fabs(each[i]))) << i;
       ++checked;
@@ -309,8 +309,8 @@ TEST(Gradient, RowsWithoutALabelAddNothing) {
   EXPECT_GE(checked, 20);
 }
 
-// The fast kernels compute the same gradient in fp32. The limit applies to the whole vector: each element
-// passes through fewer than 2^7 dependent roundings of 2^-24 relative to the norm.
+// Compares the gradient that the fast kernels compute in fp32 with the one in fp64. The limit is for the norm of the difference
+// of all gradients: an element passes through fewer than 2^7 dependent roundings, each by 2^-24 relative to the norm.
 TEST(Gradient, FastKernelsAgreeWithDouble) {
   int checked = 0;
   for (const GradientCase& item : gradient_cases()) {

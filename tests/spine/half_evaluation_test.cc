@@ -1,6 +1,6 @@
-// Tests an evaluation with weights stored in 16 bits, which need 2 bytes per parameter and no other copy. The results
-// have the same bits as with mixed precision if the weights are exact in 16 bits, and are close to those of fp32 if
-// they are rounded.
+// Tests an evaluation whose weights are stored only in 16 bits, with 2 bytes per parameter. If all weights are exact
+// in 16 bits, the results must have the same bits as with mixed precision. Otherwise they must be close to the
+// results in fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,8 +29,8 @@ struct Outcome {
 
 enum class Weights : uint8_t { kAsTheyAre, kRoundedToBf16 };
 
-// Evaluates a model whose weights are stored in the data type of the plan. The weights are generated in fp32,
-// so that all types start from the same values, like those of a loaded checkpoint.
+// Evaluates a model whose weights are stored in the data type of the plan. The initial numbers are generated in fp32
+// and then rounded, like those of a loaded checkpoint, so that all data types start from the same values.
 Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.train = false;
@@ -92,9 +92,9 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// In mixed precision, the weights of matrix products are rounded to 16 bits before each product, and all other weights
-// are read in fp32. If all weights are exact in bf16, an evaluation with bf16 weights must therefore compute the same
-// results, from two bytes per weight instead of four.
+// Mixed precision rounds the weights of matrix products to 16 bits before each product, and reads all other weights in
+// fp32. If all weights are exact in bf16, this rounding changes nothing, so an evaluation with bf16 weights must
+// compute the same results, from two bytes per weight instead of four.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};
@@ -131,9 +131,9 @@ TEST(HalfEvaluation, IsNearFp32) {
       test::keep_worst(spread, std::abs(want.logits[i] - want.logits[0]));
     }
     EXPECT_LE(largest, limit);
-    // The limit above is a worst case, in which all rounding errors have the same sign. In practice their sum
-    // grows with the square root of their number, so the error must also stay below a tenth of the limit. This
-    // is small enough to detect a broken kernel.
+    // The limit above is the worst case, in which all rounding errors have the same sign. Errors with random
+    // signs add up to about the square root of their number, so a correct result stays below a tenth of the
+    // limit. This stricter limit also detects a broken kernel.
     EXPECT_LE(largest, limit / 10);
     EXPECT_GT(spread, 2 * largest);
     EXPECT_GT(largest, 0.0);

@@ -94,8 +94,8 @@ TEST(InterleavedPipeline, ContinueTheStepsOfAnyNumberOfChunks) {
   }
 }
 
-// For each chunk of layers, the plan must reserve memory for exactly as many micro-batches as have activations of this
-// chunk at the same time.
+// Several micro-batches are in a pipeline at the same time. For each chunk of layers, the plan must reserve memory for
+// the activations of exactly as many micro-batches as have passed forward but not yet backward through the chunk.
 TEST(InterleavedPipeline, KeepActivationsPerChunk) {
   TinyCase test = classifier();
   test.dtype = DType::kF32;

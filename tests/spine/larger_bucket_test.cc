@@ -47,7 +47,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // Returns the bucket whose sizes are exactly those of the batch.
+  // Returns the padded batch size (bucket) that has exactly the sizes of the batch, without unused rows.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -72,7 +72,7 @@ std::string text_of(const TinyCase& test) {
 
 struct OneStep {
   std::vector<double> losses;
-  std::vector<double> updates;  // changes of all weights by the step
+  std::vector<double> updates;  // by how much the step changes each weight
   std::vector<std::vector<std::byte>> weights;
 };
 
@@ -85,15 +85,15 @@ std::vector<double> all_weights(Executor& executor) {
   return all;
 }
 
-// Runs one step padded to these sizes. If `first_id` is given, it replaces the first token of each batch. If only some
-// tokens have labels, it replaces all tokens of the first sequence, because a single other token would hardly change
-// the loss at the labelled tokens.
+// Runs one step with batches that are padded to the size `bucket`. If `first_id` is given, it replaces the first token
+// of each batch, as a deliberate error. If only some tokens have labels, it replaces all tokens of the first sequence,
+// because one wrong token would hardly change the loss at the labelled tokens.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // Leaves only the largest bucket in the ladder (the list of buckets). Otherwise the batch would run in the
-  // smaller bucket that it fills.
+  // Removes all padded batch sizes (buckets) except the largest one from the program's list (ladder).
+  // Otherwise the batch would run in a smaller bucket, without unused rows.
   plan.programs.at(kTrainProgram).ladder = {plan.programs.at(kTrainProgram).bucket};
   Executor executor(plan, {.fill = 0xFF});
   testing::fill_weights(executor);
@@ -119,7 +119,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
 TEST(LargerBucket, TheReferencesKeepEveryBit) {
   int checked = 0;
   for (TinyCase test : step_cases()) {
-    // Skips losses that are computed in chunks: the bucket determines the chunks, whose sums are rounded.
+    // Skips losses that are computed in chunks of rows. The number of chunks depends on the bucket, and the sum of each chunk is rounded.
     if (test.chunked_loss == ChunkedLoss::kAlways) continue;
     SCOPED_TRACE(text_of(test));
     test.reference_kernels = true;
@@ -133,8 +133,8 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Returns a case for each combination of model, loss, precision and adapter, all with SGD, and a case that is
-// wide enough for several threads and for sums over several blocks of rows.
+// Returns a case with SGD for each combination of model, loss, precision and adapter. One more case is so
+// wide that several threads share the work and sums are computed in several blocks of rows.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();
   std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
@@ -156,8 +156,8 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// The distance between two runs: the largest relative difference of a loss, and the norm of the difference of
-// the weight updates divided by the norm of the updates.
+// The difference between two runs: for losses, the largest relative difference; for weights, the norm of the
+// difference between the two updates, divided by the norm of an update.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -186,9 +186,9 @@ double roundoff(const TinyCase& test) {
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // The largest distances from exact arithmetic by unit roundoff and model, measured in buckets without unused
-  // rows. Each model has a limit of its own, because a model with more layers or norms rounds more often and
-  // would widen the limits of the others.
+  // The largest distance between a run in a tight bucket and exact arithmetic, for each unit roundoff and
+  // model. Each model has a limit of its own, because a model with more layers or norms rounds more often and
+  // would make the limits of the others too large.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();
@@ -199,8 +199,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // This check detects an error that is the same with and without unused rows, which would otherwise widen the limit
-    // below. A value is rounded about ten times before the next norm, and norms do not increase the relative error.
+    // An error that occurs with and without unused rows would only make the limit below larger. This check detects it:
+    // a value is rounded about ten times before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));
@@ -220,7 +220,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
     EXPECT_LE(of_loose[i].loss, loss_limit);
     EXPECT_LE(of_loose[i].update, update_limit);
-    // The limits must be able to detect errors: a single wrong token changes loss and update by far more.
+    // The limits must be small enough to detect errors: a single wrong token must change the loss and the
+    // update by at least four times the limit.
     EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
     EXPECT_GT(of_fault[i].update, 4 * update_limit);
   }

@@ -91,7 +91,7 @@ double largest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-// Returns everything of a result that is compared, by name: weights, states, norms, losses and logits.
+// Returns all results that tests compare, by name: weights, states, norms, losses and logits.
 Tensors figures_of(const MeshResult& result) {
   Tensors figures = result.tensors;
   figures["the norms"] = result.norms;
@@ -134,7 +134,7 @@ void fill_by_name(Executor& executor, const MeshStart& start) {
 
 void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankConnections&)>& work) {
   using Shared = ThreadCommunicator::Shared;
-  // The shared memory of a group of ranks. The key is the axis of the mesh and the first rank of the group.
+  // The memory through which the ranks of a group exchange data, by the axis of the mesh and the number of the group's first rank.
   std::map<std::pair<MeshAxis, int>, std::unique_ptr<Shared>> groups;
   const bool has_ends = mesh.pipeline_size > 1;
   const auto axes_of = [&](int rank) {
@@ -176,15 +176,15 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches) {
   test.accumulation = batches / ranks.mesh.data_size();
   Bucket bucket = kMeshBucket;
-  // Rounds the number of tokens up to a multiple that the ranks can divide, as request_of() does for a real run.
+  // Rounds the number of tokens up so that the ranks can divide the rows evenly, as request_of() does for a real run.
   const int64_t multiple = ranks.sequence_parallel || ranks.context_parallel || ranks.rounds_buckets
                                ? 8 * ranks.mesh.tensor_size
                                : 1;
   bucket.tokens = (bucket.tokens + multiple - 1) / multiple * multiple;
   PlanRequest request = tiny_request(test, bucket);
   request.device.num_threads = 1;
-  // Only the reference kernels read 16-bit copies of weights: the fast kernels of a CPU round fp32 weights when
-  // they read them.
+  // Selects 16-bit copies of weights. On a CPU only the reference kernels read such copies; the fast kernels
+  // read the fp32 weights and round them.
   request.precision.weight_copies = test.activations.has_value() && test.reference_kernels;
   request.ranks = {.count = ranks.mesh.size,
                    .tensor_size = ranks.mesh.tensor_size,
@@ -254,8 +254,8 @@ ExpectedSteps::ExpectedSteps(const TinyCase& test, int64_t batches)
   }
   constexpr double kDeviations = 7, kDeviationsOfLargest = 1.0 / 3;
   const auto most_terms = static_cast<double>(6 * test.hidden);
-  // The number of independent rounding effects: 2 orders of summation x 2 kinds of products (with weights, and
-  // in attention) x the passes that round (forward and backward of each step, and the evaluation).
+  // The number of independent rounding effects: both of the compared runs round, in 2 kinds of products (with
+  // weights, and in attention), in each forward and backward pass and in the evaluation.
   constexpr double kEffects = 2 * 2 * (2 * kMeshSteps + 1);
   const double scale = kDeviations / kDeviationsOfLargest * std::sqrt(kEffects * most_terms) *
                        unit_roundoff(DType::kF64) / kChange;
@@ -268,7 +268,7 @@ double ExpectedSteps::check(const MeshResult& found) const {
   for (const auto& [name, values] : figures_of(found)) {
     const double difference = largest(values, exact.at(name));
     EXPECT_LE(difference, bounds_.at(name)) << name;
-    // The bound must be far below the effect of one wrong element, or the comparison would detect nothing.
+    // A single wrong element must exceed the bound by far, so the bound itself must be small.
     EXPECT_LT(bounds_.at(name), 1e-6) << name;
     if (difference > 0) share = std::max(share, difference / bounds_.at(name));
   }

@@ -19,7 +19,7 @@ inline constexpr double kMeshRate = 0.1;  // the learning rate
 struct MeshCase {
   RankMesh mesh = {};
   bool sequence_parallel = false;
-  bool context_parallel = false;  // the ranks of the tensor axis divide rows (tokens), and no weights
+  bool context_parallel = false;  // the ranks of the tensor axis divide rows (tokens) instead of weights
   bool rounds_buckets = false;    // rounds token numbers up even without sequence parallelism
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   int64_t chunks = 1;
@@ -27,7 +27,7 @@ struct MeshCase {
   ZeroStage zero_stage = ZeroStage::kNone;
   bool keeps_gathered = false;
   int64_t bucket_bytes = 2048;
-  bool late = false;  // queued copies and communication run as late as the plan allows
+  bool late = false;  // if true, copies and communication between ranks run as late as the plan allows
 };
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -35,9 +35,9 @@ using Tensors = std::map<std::string, std::vector<double>>;
 // The results of one rank after some steps.
 struct MeshResult {
   std::vector<double>
-      losses;  // on the last stage: the losses of the micro-batches of its data-parallel group
+      losses;  // only on the last pipeline stage: the losses of all micro-batches of the rank's data-parallel group
   std::vector<double> norms;
-  Tensors tensors;  // weights and states of the whole model
+  Tensors tensors;  // all weights and optimizer states of the model, by name, as whole tensors
   double evaluation_loss = 0;
   std::vector<double> logits;
 };
@@ -48,24 +48,24 @@ void run_on_mesh(const RankMesh& mesh, const std::function<void(int, const RankC
 // Returns the plan of one rank. All ranks together run `batches` micro-batches per step.
 Plan plan_of_rank(TinyCase test, const MeshCase& ranks, int rank, int64_t batches);
 
-// Returns the lengths of the sequences of a micro-batch. Micro-batches have different lengths and padded sizes.
+// Returns the lengths of the sequences of micro-batch `number`. They differ between micro-batches, and so do the padded sizes.
 std::vector<int> mesh_lengths(int64_t number);
 
 struct MeshStart {
-  // The relative change of each weight that is not quantized, with a random sign.
+  // Before the run, each weight that is not quantized is multiplied by 1 + perturbation or 1 - perturbation, chosen at random.
   double perturbation = 0.0;
   uint32_t seed = 0;
   const Tensors* tensors =
-      nullptr;  // if not null, the weights and states of another run, which this run continues
+      nullptr;  // weights and states of another run, which this run continues; null for a new run
   int first_step = 1;
 };
 
-// Sets the optimizer states to zero, and the weights to numbers that depend on their names. Numbers that depend
-// on the order of the weights would not work, because each pipeline stage has different weights.
+// Sets the optimizer states to zero, and each weight to numbers that depend on its name. If they depended on the order of the
+// weights, pipeline stages would get other numbers than one rank, because each stage has only some of the weights.
 void fill_by_name(Executor& executor, const MeshStart& start = {});
 
-// Runs the steps from `start` on, and an evaluation. The part of the arena that each rank used must be that of
-// its plan.
+// Makes the steps after `start` on all ranks, followed by an evaluation, and returns the results of each rank.
+// Checks that each rank used exactly the part of the arena that its plan states.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,
                                    const MeshStart& start = {}, int last_step = kMeshSteps);
 // Joins the results of all ranks into the result that one rank would have. The losses are in the order of the micro-batches.
@@ -74,8 +74,8 @@ MeshResult joined(const std::vector<MeshResult>& results, const RankMesh& mesh);
 // Expects that all ranks have the same norms, weights and states, bit for bit.
 void expect_equal_ranks(const std::vector<MeshResult>& results);
 
-// The results of one rank in fp64 with the reference kernels, and bounds for the differences that another order
-// of summation may cause.
+// The results of a single rank, computed in fp64 with the reference kernels, and for each result a bound for
+// the difference that another order of summation may cause.
 class ExpectedSteps {
  public:
   // The bounds are derived as follows. Two orders of summation differ only by their roundings, which are
@@ -94,7 +94,7 @@ class ExpectedSteps {
   // standard deviations with a probability of at most 2 exp(-7^2 / 2) = 5e-11 (Hoeffding).
   ExpectedSteps(const TinyCase& test, int64_t batches);
 
-  // Checks the joined results of a mesh against the bounds. Returns the largest quotient of a difference and
+  // Compares the joined results of a mesh with the bounds. Returns the largest difference, as a fraction of
   // its bound.
   double check(const MeshResult& found) const;
 

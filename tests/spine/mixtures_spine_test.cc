@@ -24,7 +24,7 @@ int num_mixtures() {
   return text == nullptr ? 100 : std::stoi(text);
 }
 
-constexpr int64_t kBatches = 4;  // micro-batches per step, all ranks together
+constexpr int64_t kBatches = 4;  // number of micro-batches per step, summed over all ranks
 
 struct Mixture {
   std::string text;
@@ -126,7 +126,7 @@ Mixture mixture(uint32_t seed) {
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
   std::map<std::string, ExpectedSteps>
-      expected;  // The expected results. The key is a text with everything on which the results of one rank depend.
+      expected;  // The results of one rank. The key describes all settings on which they depend.
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

@@ -46,15 +46,15 @@ inline ExecutorOptions options_of(Copies copies) {
   return {.late_copies = copies == Copies::kLate};
 }
 
-// Returns when copies run in the tests: at once or as late as possible. A GPU always runs copies concurrently
-// with the following ops, so late copies can only be simulated on a CPU.
+// Returns the times at which the tests run copies: at once, or as late as the plan allows. A GPU always runs
+// copies concurrently with the following ops, so late copies are simulated on a CPU only.
 inline std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
   return {Copies::kAtOnce, Copies::kLate};
 }
 
-// The largest number of elements per update. It is small, so that even a tiny model has several updates and
-// splits most of its matrices.
+// The largest number of elements that one weight update may process. It is so small that even a tiny model
+// needs several updates, most of which process only a part of a matrix.
 inline constexpr int64_t kFewElements = 200;
 
 inline PlanRequest offload_request(const TinyCase& test, Kept kept) {
@@ -153,14 +153,14 @@ inline ExecutorOptions on_disk(const test::ScratchFolder& folder, const std::str
   return options;
 }
 
-// Returns true if both ops are copies in the same direction whose host slices do not overlap.
+// Returns true if both ops copy in the same direction and access different parts of a tensor in host memory.
 inline bool are_apart(const Op& copy, const Op& op) {
   const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
   return op.def == copy.def && a && b &&
          (a->first + a->elements <= b->first || b->first + b->elements <= a->first);
 }
 
-// Verifies the rules that copies must obey, independently of the planner's own analysis. A copy is in progress
+// Checks the rules for asynchronous copies without using the planner's own analysis. A copy is in progress
 // until the first op that waits for it.
 inline void expect_sound(const ProgramPlan& program) {
   const Graph& graph = program.graph;
@@ -189,8 +189,8 @@ inline void expect_sound(const ProgramPlan& program) {
         }
       }
     }
-    // The buffers of the operands are live until the copy has ended. A buffer that a run leaves for the next
-    // run has two live ranges, each stored as a buffer of its own.
+    // The buffers that a copy reads and writes must be live until the copy has ended. A buffer whose value is used in
+    // the next step is live at the end and at the beginning of a step, so the plan lists it as two buffers.
     const auto is_live = [&](const TransientBuffer& buffer) {
       return buffer.first <= copy && buffer.last >= end - 1;
     };

@@ -22,7 +22,7 @@ namespace {
 
 using testing::TinySteps;
 
-// Returns the position of the op that writes a value.
+// Returns the position in the program of the op that computes a value.
 uint32_t position_of(const Graph& graph, ValueId id) {
   return static_cast<uint32_t>(index_of(graph.value(id).producer));
 }
@@ -38,8 +38,8 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
     without.steps(1, 4);
     for (const Kept kept : {Kept::kOnDisk, Kept::kOnDiskForLater, Kept::kOnDiskLate}) {
       for (const Copies copies : copies_to_try()) {
-        // The plan of kOnDiskLate already starts all transfers as late as possible, so simulating late copies
-        // adds nothing.
+        // The plan of kOnDiskLate starts all transfers as late as possible, so it is not also tested with
+        // copies that are simulated to be late.
         if (kept == Kept::kOnDiskLate && copies == Copies::kLate) continue;
         TinySteps with(test, plan_of(test, kept), on_disk(folder, "states", copies));
         EXPECT_GT(with.plan.disk_bytes, 0);
@@ -54,8 +54,8 @@ TEST(OffloadToDisk, TheSameBitsAsWithoutWheneverTransfersRun) {
 
 TEST(OffloadToDisk, ADiskThatFailsEndsTheRunAndNoFileRemains) {
   const TinyCase test;
-  // Lets a write during the first step fail. The earlier writes only fill the file with zeros at the start of
-  // the run.
+  // Makes one write fail during the first step. At the start of the run, the file is filled with zeros; these
+  // writes must succeed.
   for (const int error_number : {ENOSPC, EIO}) {
     MemoryFileSystem memory;
     FaultyFileSystem faulty(memory);
@@ -89,7 +89,7 @@ TEST(OffloadToDisk, ReadsAheadAndWritesBehindWhileItUpdates) {
     const Graph& graph = program.graph;
     expect_sound(program);
     expect_apart_in_each_space(plan);
-    // Positions of the updates, of the copies that read their states, and of the copies that write them.
+    // For each update: the position of the update, of the copy that reads its states, and of the copy that writes them.
     std::vector<uint32_t> updates, reads, writes;
     for (uint32_t i = 0; i < graph.ops().size(); ++i) {
       const Op& op = graph.ops()[i];
@@ -138,7 +138,7 @@ void expect_three_updates_in_memory(const Plan& plan) {
   EXPECT_LE(disk_use(plan).staging_bytes, 3 * (2 * 4 * longest_row + padding)) << num_states << " states";
 }
 
-// A plan for a GPU must satisfy the same bound. The plan is only made, so no GPU is needed.
+// The same bound for a plan for a GPU. The test only makes the plan, so it needs no GPU.
 TEST(OffloadToDisk, APlanOfAGpuHasThreeUpdatesInMemory) {
   PlanRequest request = offload_request(TinyCase{}, Kept::kOnDiskLate);
   request.device.kind = KernelDevice::kCuda;
@@ -188,10 +188,10 @@ int64_t num_transfers(const Plan& plan, Segment segment) {
   return count;
 }
 
-// With early transfers, states are read during the backward pass into memory that activations no longer need,
-// so that the updates need not wait for them. The last states are written during the next forward pass. The
-// transient memory may grow by at most a twentieth. The backward pass must write nothing, because no update can
-// run before the norm of all gradients is known.
+// If states are read early, they are read during the backward pass into memory that activations no longer need,
+// so that the updates need not wait for them. The last states are written during the next forward pass.
+// Temporary memory may grow by at most 5 %. Nothing may be written during the backward pass, because updates
+// need the norm of all gradients, which is known only after it.
 TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
   TinyCase test;
   PlanRequest request = plan_of(test, Kept::kOnDisk).request;
@@ -220,7 +220,7 @@ TEST(OffloadToDisk, ReadsDuringTheBackwardPassIntoMemoryThatActivationsFree) {
 }
 
 // If the memory limit is larger than the plan needs, the planner must use the additional memory to make steps
-// faster: more states stay in memory from the backward pass of one step to the forward pass of the next one.
+// faster: more states then stay in memory from one step to the next, and fewer are read and written.
 TEST(OffloadToDisk, UsesTheMemoryBelowTheLimit) {
   // The model has many parameters and the batch few tokens. The peak is therefore at the end of the backward
   // pass, where all gradients are in memory.

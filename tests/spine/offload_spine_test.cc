@@ -28,7 +28,7 @@ int64_t num_slices(const Plan& plan) {
   });
 }
 
-// Returns a case with weights that are stored in two 16-bit parts. On a CPU it uses the reference kernels.
+// Returns a case whose fp32 weights are stored as two 16-bit halves. On a CPU it uses the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -47,7 +47,7 @@ bool is_cut(const TinyCase& test) {
 
 constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
 
-// Returns the number of updates that are deferred to the forward pass of the next step.
+// Returns the number of weight updates that do not run in their own step but in the forward pass of the next one.
 int64_t num_late_updates(const Plan& plan) {
   return std::ranges::count_if(plan.programs.at(kTrainProgram).graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
@@ -79,8 +79,8 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// Returns the planned memory minus that of captured CUDA graphs. Only plans that offload no activations have
-// such graphs, so totals without them can be compared.
+// Returns the planned memory without that of captured CUDA graphs. Plans that offload activations have no
+// such graphs, so that only totals without graphs can be compared.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
@@ -118,9 +118,9 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // The number of cases in which some activations are offloaded and others stay on the device depends on the scratch
-  // memory of the kernels: it is 28 with AMX, and more than 30 with AVX2. On a GPU the workspace of matrix products leaves
-  // enough memory for all activations of models of this size.
+  // The number of cases in which only a part of the activations is offloaded depends on the scratch memory of the CPU's
+  // kernels: it is 28 with AMX, and more than 30 with AVX2. On a GPU this is not checked: matrix products there need a
+  // large workspace, and models of this size then have room for all activations.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
   }
@@ -163,8 +163,8 @@ PlanRequest offloading(const TinyCase& test) {
   return request;
 }
 
-// Returns two plans: one that copies states to the device early, before the update needs them, and one that
-// copies them late.
+// Returns two plans: in the first, states are copied to the device early, before the updates begin; in the
+// second, each is copied just before its update.
 std::pair<Plan, Plan> early_and_late(PlanRequest request) {
   Plan early = build_plan(request);
   request.offload.early_states = false;
@@ -214,8 +214,8 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
     ++tight;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
-    // With the last of these limits neither plan fits. The run must be refused, and the error must state the
-    // memory of the smaller plan.
+    // The last of these limits is too low for both plans. The run must then be refused, and the error must
+    // state how much memory the smaller plan needs.
     for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);
@@ -234,9 +234,9 @@ TinyCase in_backward_case() {
   return test;
 }
 
-// The states of the last updates of a step are copied to the host during the next forward pass, or at once if
-// they are read or written or an evaluation starts before. A run that is read after every step, one that is
-// evaluated after every step, and an undisturbed run must give the same results.
+// The last states that a step has updated are copied to the host during the next forward pass. If they are read or
+// written before that, or if an evaluation starts, they are copied at once. A run whose states are read after every
+// step, one with an evaluation after every step, and one with neither must have the same results.
 TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
     for (const Copies copies : copies_to_try()) {
@@ -275,8 +275,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.programs.at(kTrainProgram).ops[i].queue, Queue::kToHost);
   }
-  // On a GPU the planner assumes a fast link to the host, so most states are on the host again before the step
-  // ends and fewer stay.
+  // For a GPU the planner assumes a fast link to the host, so most states are copied before the step ends, and
+  // fewer remain on the device.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.programs.at(kTrainProgram).deferred_after, Segment::kOptimizer);
   // A deferred buffer is left for the next step. It is live at the end of a step and at the beginning of the
@@ -296,8 +296,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   }
 }
 
-// If a step has several micro-batches, or if activations are offloaded too, the forward pass has no time for
-// further copies, so no states may stay on the device.
+// If a step has several micro-batches, or if activations are offloaded too, the forward pass leaves no time
+// to copy states. No states may then remain on the device after a step.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;
   EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).programs.at(kTrainProgram).deferred_after.has_value());
@@ -305,8 +305,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).programs.at(kTrainProgram).deferred_after.has_value());
 }
 
-// Everything that a deferred update needs from its own step must be kept until the next step, which may have
-// any other padded batch size (bucket).
+// A deferred update needs values from its own step, such as gradients. They must be kept until the next step,
+// even if that step has another padded batch size (bucket).
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -385,8 +385,8 @@ TEST(Offload, ReadsNothingThatWasNotWritten) {
   EXPECT_EQ(weights_after(0x00), weights_after(0xFF));
 }
 
-// Expects that a run can resume after every step, also with the states in another memory: a checkpoint
-// identifies weights and states by name, wherever they are stored.
+// Expects that a run can be stopped after every step and resumed, also by a run that keeps the states in another
+// memory. This works because a checkpoint stores weights and states by name, independently of where they are in memory.
 void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));

@@ -74,8 +74,8 @@ struct Outcome {
   int64_t num_updated = 0;
 };
 
-// Returns the bytes of all persistent buffers that belong to the weight. The 16-bit copies that products read
-// on a GPU are left out, because they are computed from the weights only in the first step.
+// Returns the bytes of all persistent buffers in which this weight is stored. The 16-bit copies for matrix products on a GPU are
+// left out, because they are made in the first step and so differ before and after it even if the weight does not.
 std::vector<std::byte> held_bytes(Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
@@ -104,7 +104,7 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
     executor.set_update(1e-2,
-                        step);  // set first, because the backward pass may already contain updates
+                        step);  // called before the backward pass, which may already contain updates
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);

@@ -56,15 +56,15 @@ inline MeshResult result_alone(const TinyCase& test, int64_t batches) {
   return results_of(test, {}, batches).front();
 }
 
-// A case and its name in test messages.
+// A test case, and its name for the messages of failed tests.
 struct NamedCase {
   std::string name;
   TinyCase test;
 };
 
-// Returns cases in which a pipeline adds terms in another order than one rank: because embedding and head share
-// a table, gradients are clipped by their norm, a stage boundary separates ops that are otherwise fused, or
-// data-parallel ranks add their gradients.
+// Returns cases in which a pipeline need not have the same bits as one rank, because it adds terms in another
+// order: embedding and head share a table, gradients are clipped by their norm, a boundary between stages
+// separates ops that are otherwise fused, or data-parallel ranks add their gradients.
 inline std::vector<NamedCase> pipeline_cases() {
   TinyCase gpt2 = language_model("gpt2");
   std::vector<NamedCase> list{{"gpt2", gpt2}};

@@ -170,8 +170,8 @@ TEST(PipelineRanks, HaveRoomForTheirLayers) {
       if (whole.persistent_by_name.contains(buffer.name)) {
         EXPECT_EQ(buffer.bytes, whole.buffer(buffer.name).bytes) << buffer.name;
       } else {
-        // The first and the last stage share a table and each compute one part of its gradient. The buffer of
-        // such a part has another name than that of the complete gradient.
+        // The first and the last stage share the embedding table, and each computes one part of its gradient.
+        // Such a part is stored in a buffer whose name differs from that of the complete gradient.
         EXPECT_TRUE(buffer.storage == Storage::kGradient) << buffer.name;
         EXPECT_EQ(buffer.bytes, in_arena(37 * 16 * 4)) << buffer.name;
       }

@@ -104,8 +104,8 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
-// In a 16-bit evaluation on a Hopper GPU, matrix products also add the residual, and the last attention
-// computes only the first token of each sequence. Training must use neither.
+// In a 16-bit evaluation on a Hopper GPU, the kernels of matrix products must also add the residual, and the
+// last attention must compute only the first token of each sequence. Neither may be used in training.
 TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   const auto count = [](const char* gpu, DType activations, const OpSchema& def) {
     GridPoint point = full_batch("bert-large-uncased", 8, 128);
@@ -145,9 +145,9 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
 }
 
-// In an evaluation on a Hopper GPU, each norm must be fused with the matrix product before it if there are
-// enough tiles of rows to occupy the whole card. The last layer is an exception, because it computes only the
-// first token of each sequence.
+// In an evaluation on a Hopper GPU, each norm must be fused with the matrix product before it if the product
+// has enough tiles of rows to keep all multiprocessors busy. The last layer is an exception, because it
+// computes only the first token of each sequence.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
                         const OpSchema& def) {
@@ -169,10 +169,10 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   EXPECT_EQ(count(base, 64, "h200", DType::kBF16, linear_norm_op()), 22);
 }
 
-// Products whose sizes fit the tiles of the Hopper kernel must use it. In training these are the pooler and all
-// linear layers. In evaluation these are the pooler and the query, key and value products; the other linear
-// layers use fused kernels that add a residual or compute GELU, and the last attention computes only first
-// tokens.
+// Products whose sizes are multiples of the Hopper kernel's tiles must use this kernel. In training these are
+// the pooler and all linear layers. In an evaluation these are the pooler and the query, key and value
+// products, while the other linear layers use kernels that also add the residual or compute GELU, and the last
+// attention computes only the first tokens.
 TEST(PlanGpu, HopperTakesLinearLayers) {
   const auto count = [](const char* preset, const char* gpu, DType activations, bool trains,
                         const char* implementation = "matmul_cuda_wgmma") {
@@ -224,7 +224,8 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.activations = DType::kBF16;
   const int64_t split = plan_of(point).total_bytes();
   EXPECT_LE(split, 13100 * kMiB);
-  // Split weights need two bytes less per parameter of a matrix product than fp32 weights with a 16-bit copy.
+  // Compared to fp32 weights with a 16-bit copy, weights that are split into two halves must need two bytes
+  // less per parameter of a matrix product.
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
@@ -254,9 +255,9 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
         EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-        // The bytes that move to the host must be those that the plan without offloading keeps on the GPU, up
-        // to rounding of sizes. If updates are deferred to the next forward pass, the GPU additionally keeps a
-        // clip coefficient or a flag until then.
+        // The bytes of optimizer states in host memory must be those that the plan without offloading has on the GPU,
+        // up to rounding of sizes. If updates are deferred to the next forward pass, the GPU additionally stores the
+        // clip coefficient, or a flag that states whether the update is skipped, until then.
         int64_t on_card = 0;
         int64_t held = 0;
         int64_t small_states = 0;
@@ -298,9 +299,9 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// BERT-large with bf16 weights and all options that save memory must fit into 1300 MiB. It needs 639 MiB for
-// weights, and memory for the backward pass of one layer and for the optimizer states of 2 million elements at
-// a time, although one table has 31 million.
+// BERT-large with bf16 weights and all options that save memory must fit into 1300 MiB: 639 MiB for weights,
+// and the memory for the backward pass of one layer and for updates. The largest table has 31 million
+// elements, but its optimizer states are on the GPU for only 2 million elements at a time.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";

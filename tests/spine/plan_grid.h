@@ -72,12 +72,12 @@ inline Plan plan_of(const GridPoint& point) {
   return build_plan(request_of(point));
 }
 
-// The transient part of a plan may be at most 2 % larger than its lower bound.
+// The largest accepted memory of a plan's temporary buffers, as a multiple of the lower bound that is computed for them.
 inline constexpr double kAboveLowerBound = 1.02;
 
-// An additional factor for plans that copy optimizer states to the device before the updates start. Such a plan
-// may need 5 % more memory than one that copies them late (plan/compile/update_order.cc). All other plans with
-// copies must satisfy the bound of plans without copies.
+// Plans that copy optimizer states to the device before the updates start may need 5 % more memory than those
+// that copy them late (plan/compile/update_order.cc), so their bound is multiplied by this factor. All other
+// plans must satisfy the bound of plans without copies.
 inline constexpr double kMoreWithEarlyStates = 1.05;
 
 inline bool brings_states_early(const ProgramPlan& program) {
@@ -99,8 +99,8 @@ inline void expect_near_lower_bound(const ProgramPlan& program, const std::strin
       << what << ", " << program.name;
 }
 
-// Verifies that no two transient buffers that are live together overlap. Returns how many pairs are live
-// together.
+// Checks that no two temporary buffers overlap in memory if they are live at the same time. Returns the
+// number of pairs that are live at the same time.
 inline int64_t expect_apart(const ProgramPlan& program, const std::string& what) {
   int64_t pairs = 0;
   const std::vector<TransientBuffer>& buffers = program.buffers;

@@ -70,8 +70,8 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
       for (const Again again : kAgain) {
-        // Alternates the type of the activations and gradient accumulation, so that each recomputation choice
-        // is tested with both values of both settings.
+        // Changes the type of the activations and the gradient accumulation from plan to plan, so that each
+        // amount of recomputation is tested with both types, with and without accumulation.
         const int turn = plans + plans / static_cast<int>(kAgain.size());
         GridPoint point = full_batch(preset, size.sequences, size.longest);
         point.activations = turn % 2 == 0 ? DType::kF32 : DType::kBF16;
@@ -87,11 +87,11 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   EXPECT_GE(plans, 100);
 }
 
-// Each choice recomputes more than the one before it, so its plan must need less memory and have more ops.
+// Each entry of kAgain recomputes more values than the one before, so its plan must need less memory and have more ops.
 TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   for (const std::string& preset : preset_names()) {
     GridPoint point = full_batch(preset, 32, 128);
-    // Makes gradients persistent, so that the transient memory consists of activations.
+    // With accumulation, gradients are persistent, so that the temporary memory consists of activations.
     point.accumulation = 2;
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;
@@ -129,8 +129,8 @@ TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   }
 }
 
-// For random graphs, the layout need only be within a factor of 1.10 of its lower bound at the 90th percentile.
-// For random models even the worst plan must satisfy this.
+// Of the layouts of random graphs, only 90 % must be within a factor of 1.10 of their lower bound. For random
+// models, this test requires it of every layout.
 TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
   std::vector<double> ratios;
   for (uint64_t seed = 100; seed < 300; ++seed) {

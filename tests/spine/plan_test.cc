@@ -36,8 +36,8 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
   }
 }
 
-// The weights of BERT-large and their two AdamW moments need 3835 MiB, and saved activations 1920 MiB; everything else
-// must be small.
+// BERT-large needs 3835 MiB for its weights and both AdamW moments, and 1920 MiB for saved activations. All other
+// memory must fit into the rest of 6000 MiB.
 TEST(Plan, BertLargeFitsInto6000MiB) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   EXPECT_LE(plan.arena_bytes, int64_t{6000} << 20);
@@ -99,8 +99,8 @@ TEST(Plan, TheBucketsOfALadderAreMultiples) {
   EXPECT_THROW(make_ladder({.tokens = 40}, 16, 1.0, 16), Error);
 }
 
-// A compiled batch size (bucket) of masked language modelling has memory for a number of labels that batches
-// practically never exceed. A batch that exceeds it runs in the largest bucket, which has memory for a label at every token.
+// For masked language modelling, a compiled batch size (bucket) reserves memory for a number of labels that random masks
+// practically never exceed. A batch with more labels runs in the largest bucket, which has memory for a label at every token.
 TEST(Plan, TheLadderHasABucketForALabelAtEachToken) {
   const std::vector<Bucket> ladder =
       make_ladder({.tokens = 16384, .sequences = 32, .longest = 512}, 16, 0.15);

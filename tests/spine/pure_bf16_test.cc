@@ -55,7 +55,7 @@ std::vector<TinyCase> cases() {
                       .activations = DType::kBF16});
     }
   }
-  // The last case needs the reference kernels, which run only on a CPU.
+  // The case below uses the reference kernels, which run only on a CPU.
   if (testing::tests_run_on_gpu()) return list;
   list.push_back(
       {.dtype = DType::kBF16, .dropout = 0.0, .reference_kernels = true, .activations = DType::kBF16});
@@ -93,9 +93,9 @@ TEST(PureBf16, LearnsAndRepeatsItself) {
   }
 }
 
-// Further optimizers. Their learning rates make steps of at most a tenth of the spacing of bf16 numbers at a
-// weight of 0.1. For SGD and Adafactor this cannot be guaranteed, because their first steps depend on the
-// gradients. Matrices of 64 x 64 elements have 8-bit states.
+// Optimizers other than AdamW. With these learning rates, a step is at most a tenth of the spacing of bf16 numbers at a
+// weight of 0.1, so that rounding to nearest would lose it. SGD and Adafactor are exceptions, because their first steps
+// depend on the gradients. States of matrices with 64 x 64 elements are stored in 8 bits.
 struct OtherOptimizer {
   OptimizerKind kind;
   double learning_rate;

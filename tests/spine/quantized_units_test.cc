@@ -25,7 +25,7 @@ PlanRequest request_of(int64_t hidden, BaseWeights format, bool twice) {
   return testing::tiny_request(test, kBucket);
 }
 
-// Quantizes one part alone, decodes it, and returns the decoded values.
+// Quantizes a part of a fused weight by itself and returns the decoded values.
 std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows, int64_t columns,
                                  QuantizedFormat format, bool twice) {
   const QuantizedSizes sizes = quantized_sizes(
@@ -58,7 +58,7 @@ std::vector<float> decoded_alone(const std::vector<float>& values, int64_t rows,
 
 struct Stored {
   double worst = 0;      // largest error of an element, relative to the largest element of its part
-  bool is_alone = true;  // true if each part has the values that it has when it is quantized alone
+  bool is_alone = true;  // true if quantizing each part alone gives the same stored values
 };
 
 Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool twice) {
@@ -95,8 +95,8 @@ Stored store_all(int64_t hidden, BaseWeights base, QuantizedFormat format, bool 
   return result;
 }
 
-// Adjacent values of NF4 differ by at most 0.304, and those of FP4 by 1/3, so rounding changes an element by at
-// most half of that times the largest element. Quantizing the scales as well adds less than 2 %.
+// NF4 stores values relative to the largest of a block. Adjacent values differ by at most 0.304 (FP4: 1/3), so rounding changes
+// an element by at most half of this times the largest element. Quantizing the scales as well adds less than 2 %.
 TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
   for (const bool twice : {false, true}) {
     EXPECT_LT(store_all(32, BaseWeights::kNf4, QuantizedFormat::kNf4, twice).worst, 0.18) << twice;
@@ -110,8 +110,8 @@ TEST(QuantizedUnits, PartsOfDifferentHeightsKeepTheirValues) {
 // In real models, each part ends at the end of a quantization block. The stored values must then be those of
 // bitsandbytes.
 TEST(QuantizedUnits, PartsOfRealSizesAreStoredAsIfTheyWereAlone) {
-  // A unit (rows that are quantized together) of 64 rows x 256 columns has 16384 elements: 256 blocks of codes,
-  // and one block of their scales.
+  // Each part has 64 rows x 256 columns = 16384 elements, which are 256 blocks of 64 values. Their 256 scales
+  // are one block of scales.
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, true).is_alone);
   EXPECT_TRUE(store_all(256, BaseWeights::kNf4, QuantizedFormat::kNf4, false).is_alone);
 }

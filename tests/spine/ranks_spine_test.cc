@@ -40,7 +40,7 @@ void expect_same_weights(const OneStep& a, const OneStep& b) {
   for (const auto& [name, values] : a.weights) EXPECT_TRUE(values == b.weights.at(name)) << name;
 }
 
-// Runs the micro-batches with these numbers on one rank, and then the update.
+// Runs those micro-batches whose numbers are in `numbers` on one rank, and then the update.
 OneStep run_step(const Plan& plan, const TinyCase& test, const std::vector<int64_t>& numbers,
                  int64_t num_batches, const ExecutorOptions& options, double rate) {
   Executor executor(plan, options);
@@ -71,7 +71,7 @@ struct Ranks {
   int count = 2;
   int64_t accumulation = 1;
   int64_t bucket_bytes = 512;
-  bool late = false;  // collective operations run as late as the plan allows
+  bool late = false;  // if true, collective operations run as late as the plan allows
   int64_t num_batches() const { return count * accumulation; }
 };
 
@@ -100,8 +100,8 @@ std::vector<OneStep> steps_of_ranks(const TinyCase& test, const Ranks& ranks, do
   return steps;
 }
 
-// Returns, for each element, the sum of the absolute values of the updates that each micro-batch alone would
-// make with SGD.
+// Returns, for each weight, a sum over the micro-batches: the absolute values of the changes that a step of
+// SGD with only this micro-batch would make.
 std::map<std::string, std::vector<double>> magnitudes(const TinyCase& test, const Ranks& ranks, double rate) {
   const Plan plan = build_plan(request_of(test, 1));
   const OneStep still = run_step(plan, test, {0}, ranks.num_batches(), {}, 0.0);
@@ -130,9 +130,9 @@ std::vector<TinyCase> cases_with_sgd() {
   return cases;
 }
 
-// The reference kernels add up each product in double precision and round once when they add it to the
-// accumulated gradient. The gradients of n micro-batches may therefore differ by at most n roundings of partial
-// sums, and each partial sum is at most the sum of the absolute values.
+// The reference kernels compute each matrix product in double precision and round once, when they add it to the
+// accumulated gradient. Two orders of adding the gradients of n micro-batches may therefore differ by n
+// roundings of partial sums, none of which is larger than the sum of the absolute values.
 TEST(Ranks, AStepEqualsThatOfOneRankThatAccumulates) {
   constexpr double kRate = 0.5;
   const double u = std::ldexp(1.0, -24);

@@ -18,8 +18,8 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// Returns the recomputation choices to test: values that are cheap to compute, whole layers, and only
-// attention.
+// Returns three settings of recomputation to test: only values that are cheap to compute, whole layers, and
+// only attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},
@@ -50,7 +50,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
       executor.set_update(1e-2,
-                          step);  // set first, because the backward pass may already contain updates
+                          step);  // called before the backward pass, which may already contain updates
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }
@@ -105,8 +105,8 @@ TEST(Recompute, PoliciesKeepEveryBitInFp32) {
   EXPECT_GE(checked, 24);
 }
 
-// A memory budget may select any set of values to keep, different ones in each layer, so random sets are
-// tested. None may change a bit in fp32.
+// To meet a memory limit, the planner may keep any set of values for the backward pass, and a different set
+// in each layer. Random sets are tested here. In fp32 none of them may change a bit of the results.
 TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   TinyCase test{.layers = 3, .recompute = {.policy = RecomputePolicy::kNone}};
   const Steps kept = run_steps(test);

@@ -159,7 +159,7 @@ TEST(SequenceParallelRanks, ExchangeTwicePerBlockAndPass) {
             (Counts{{"reduce_scatter", 7}, {"gather_rows", 7}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward),
             (Counts{{"reduce_scatter", 6}, {"gather_rows", 14}, {"all_reduce", 2}}));
-  // The norm of all gradients needs one all_gather, of the norm of each rank.
+  // To compute the norm of all gradients, the ranks exchange the norms of their own gradients with one all_gather.
   EXPECT_EQ(counts_of(language, Segment::kOptimizer), (Counts{{"all_gather", 1}}));
 }
 

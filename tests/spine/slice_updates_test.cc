@@ -26,8 +26,8 @@ Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   return build_plan(request);
 }
 
-// Returns a plan with states on the device and a vocabulary so large that the gradient of the embedding table
-// would determine the peak. Its update is therefore split.
+// Returns a plan with optimizer states on the device. The vocabulary is so large that the gradient of the
+// embedding table determines the peak of memory, unless the update of the table is split into slices.
 Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.model.config.vocab_size = 700000;
@@ -82,8 +82,8 @@ TEST(SliceUpdates, TheSameBitsAsWhole) {
       EXPECT_GE(num_slices(sliced.plan), 3);
       sliced.steps(1, 8);
       expect_equal(sliced, whole);
-      // The norm of all gradients may differ by rounding, because it is computed from the rounded norms of
-      // slices.
+      // The norm of the gradients is computed from the norms of the slices, which are rounded, so it may
+      // differ by these roundings.
       const double norm = whole.executor.grad_norm();
       EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
     }
@@ -105,8 +105,8 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
     EXPECT_EQ(num_slices(whole.plan), 0);
     EXPECT_EQ(num_slices(sliced.plan), 11);
-    // Splitting the update must save at least 34 MiB of transient memory. On a GPU, the new peak may be a
-    // matrix product with its workspace, so the test allows the size of the workspace in addition.
+    // Splitting the update must save at least 34 MiB of temporary memory. On a GPU, the peak may then be at a
+    // matrix product, so the size of its workspace is added to the limit.
     const int64_t workspace =
         whole.plan.request.device.kind == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
     EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);
@@ -116,7 +116,7 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
   }
 }
 
-// No op may write more than a few rows of the table's gradient.
+// The gradient of the table must be computed a few rows at a time, so no op may write more than that.
 TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
   const TinyCase test = cases().front();
   const auto most = [](const Plan& plan) {

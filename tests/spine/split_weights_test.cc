@@ -13,7 +13,7 @@ using testing::TinyCase;
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.precision.weight_copies = true;
-  request.precision.gradient_dtype = DType::kF32;  // for the CPU kernels of optimizers
+  request.precision.gradient_dtype = DType::kF32;  // the optimizer kernels for CPUs need gradients in fp32
   request.update.optimizer.master_weights = masters;
   return build_plan(request);
 }

@@ -27,8 +27,8 @@ inline std::vector<TinyCase> step_cases() {
                                  .weight_decay = 0.01,
                                  .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
                    .activations = DType::kBF16});
-  // Cases with 8-bit optimizer states, which only tensors of at least 4096 elements have. The model is wide
-  // enough: its query, key and value matrices have 4096 elements each.
+  // Cases with 8-bit optimizer states. Only tensors of at least 4096 elements have such states, so the model
+  // is wide enough for this: its query, key and value matrices have 4096 elements each.
   cases.push_back(
       {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
   cases.push_back(

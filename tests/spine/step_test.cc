@@ -74,8 +74,8 @@ TEST(Step, PreservingPassesKeepEveryBit) {
       // normalised values, while recomputation starts from the rounded values. In fp32 nothing is rounded, and
       // the pass "recompute" changes no bit.
       if (pass.name == "recompute" && test.activations) continue;
-      // Without the pass loss_with_gradients, the gradients of a chunked loss are computed from the recomputed output
-      // of the last norm, which differs by rounding.
+      // The pass loss_with_gradients is skipped in 16 bits. Without it, the backward pass of a chunked loss
+      // recomputes the output of the last norm, and this differs from the original by rounding.
       if (pass.name == "loss_with_gradients" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
@@ -108,8 +108,8 @@ void expect_alike(const TinyCase& test, const StepResult& before, const StepResu
   }
 }
 
-// To find a faulty pass, a user can stop after each pass. After any number of passes the model must train, and
-// a pass that is declared to preserve results must not change a bit.
+// To find a faulty pass, a user can stop the compilation after each pass. The model must train after any
+// number of passes, and a pass that is declared to preserve results must not change a bit.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;
@@ -217,10 +217,10 @@ TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
   }
 }
 
-// The gradient of three micro-batches equals that of their union: one SGD step gives the same weights up to
-// rounding. With u = 2^-24, larger_bucket_test.cc measures that the loss of such a model differs from exact
-// arithmetic by 1.2 u, and a gradient by 20 u of its norm. Each side here may differ by 4 u and 32 u. The
-// norm of the gradient is at most 1. A weight is below 2 and is rounded once on each side, by at most u.
+// The gradient of three micro-batches must equal that of one batch with all their sequences, so one SGD step gives the
+// same weights up to rounding. With u = 2^-24, larger_bucket_test.cc measures that the loss of such a model differs
+// from exact arithmetic by 1.2 u, and a gradient by 20 u of its norm. Here each of the two runs may differ by 4 u and
+// 32 u. The norm of the gradient is at most 1. A weight is below 2 and is rounded once in each run, by at most u.
 TEST(Step, AccumulationEqualsTheLargeBatch) {
   TinyCase test{
       .dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
@@ -356,7 +356,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // set first, because the backward pass may already contain updates
+    executor.set_update(1e-2, 1);  // called before the backward pass, which may already contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(kTrainProgram, Segment::kOptimizer);

@@ -65,7 +65,7 @@ Tensors tensors_of(Executor& executor) {
   return tensors;
 }
 
-// Multiplies every weight by 1 + `relative` or 1 - `relative`.
+// Multiplies every weight by 1 + `relative` or 1 - `relative`, chosen at random.
 void perturb(Executor& executor, double relative, uint32_t seed) {
   uint64_t element = 0;
   for (const WeightSpec& spec : executor.plan().weights) {
@@ -83,7 +83,7 @@ struct Start {
   double perturbation = 0.0;
   uint32_t seed = 0;
   const Tensors* tensors =
-      nullptr;  // if not null, the weights and states of another run, which this run continues
+      nullptr;  // weights and states of another run, which this run continues; null for a new run
   int first_step = 1;
 };
 
@@ -96,7 +96,7 @@ void write_tensors(Executor& executor, const Tensors& tensors) {
   }
 }
 
-// Runs the steps from `start` on. In each step all ranks of the mesh together run `batches` micro-batches.
+// Makes the steps after `start` on one rank. All ranks of the mesh together process `batches` micro-batches per step.
 Result run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mesh, int rank, int64_t batches,
                  const ExecutorOptions& options, const Start& start = {}, int last_step = kSteps) {
   Executor executor(plan, options);
@@ -137,8 +137,8 @@ std::vector<Result> results_of_mesh(const Plan& plan, const TinyCase& test, cons
                                     int64_t batches, const Start& start = {}, bool late = false) {
   std::vector<Result> results(static_cast<size_t>(mesh.size));
   run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
-    // Fills the memory with NaN first. A result that depends on memory which was never written, such as
-    // padding, becomes NaN and is detected.
+    // Fills the memory with NaN first, so that a result that depends on memory which was never written
+    // becomes NaN.
     const ExecutorOptions options{.fill = 0xFF, .connections = connections, .late_copies = late};
     results[static_cast<size_t>(rank)] = run_steps(plan, test, mesh, rank, batches, options, start);
   });
@@ -281,7 +281,7 @@ class Expected {
     for (const auto& [name, values] : figures_of(found)) {
       const double difference = largest(values, exact.at(name));
       EXPECT_LE(difference, bounds.at(name)) << name;
-      // The bound must be far below the effect of one wrong element, or the comparison would detect nothing.
+      // A single wrong element must exceed the bound by far, so the bound itself must be small.
       EXPECT_LT(bounds.at(name), 1e-6) << name;
       if (difference > 0) share = std::max(share, difference / bounds.at(name));
     }
@@ -299,8 +299,8 @@ void expect_same_bits(const Result& a, const Result& b) {
   for (const auto& [name, values] : a.tensors) EXPECT_TRUE(values == b.tensors.at(name)) << name;
 }
 
-// Expects that training steps on each of these meshes give the results of one rank. Returns the largest quotient of a
-// difference from these results and its bound.
+// Expects that training on each of these meshes gives the results of one rank. Returns the largest difference from
+// these results, as a fraction of its bound.
 double expect_steps_of_one_rank(const NamedCase& item, const std::vector<RankMesh>& meshes) {
   constexpr int64_t kBatches = 2;
   const Expected expected(item.test, kBatches);
@@ -376,7 +376,7 @@ TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
     const RankMesh mesh{.size = 2, .tensor_size = 2};
     const Plan plan = plan_of(test, mesh, 2), alone = plan_of(test, {}, 2);
     EXPECT_EQ(plan.split_weights.empty(), master == MasterWeights::kWhole);
-    // If no step is made, reading whole weights must return the values that were written.
+    // Writes weights and makes no step. Reading the whole weights must then return the values that were written.
     Result written, read;
     written = run_steps(alone, test, {}, 0, 2, {}, {.first_step = kSteps + 1});
     run_on_mesh(mesh, [&](int rank, const RankConnections& connections) {
@@ -416,7 +416,7 @@ TEST(TensorParallelRanks, ComputeTheLossOfBf16ActivationsInChunks) {
       const Plan plan = plan_of(test, mesh, 2);
       const std::vector<Result> results = results_of_mesh(plan, test, mesh, 2);
       for (const Result& result : results) expect_same_bits(result, results.front());
-      // The bound is the same as in StoreDividedWeightsInHalves above.
+      // The bound has the same derivation as in the test StoreDividedWeightsInHalves above.
       for (size_t i = 0; i < one.losses.size(); ++i)
         EXPECT_NEAR(results[0].losses[i], one.losses[i],
                     4 * unit_roundoff(DType::kBF16) * std::abs(one.losses[i]));
@@ -460,8 +460,8 @@ TEST(TensorParallelRanks, HaveRoomForTheirParts) {
   }
 }
 
-// The part of a weight that a rank holds may consist of several pieces of the stored tensor. It must therefore
-// not be declared as a contiguous slice when a checkpoint is read.
+// The part of a weight that a rank stores may consist of several pieces of the tensor in a checkpoint. The
+// plan must therefore not treat it as one contiguous slice when a checkpoint is read.
 TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   const RankMesh mesh{.size = 2, .tensor_size = 2};
   const Plan plan = plan_of({}, mesh, 2);

@@ -21,8 +21,8 @@ bool tests_run_on_gpu() {
 ModelConfig tiny_model(const TinyCase& test) {
   const Architecture& architecture = architecture_of(test.model_type);
   ModelConfig config;
-  // ELECTRA-like models have a separate embedding size. It is set to half the hidden size, so that the
-  // projection between the two sizes is tested.
+  // ELECTRA has embeddings of another size than its hidden states. The size is set to half the hidden size
+  // here, so that the projection between the two is tested.
   for (const ConfigKey& key : architecture.config_keys) {
     if (key.name == std::string_view("embedding_size")) config.embedding_size = test.hidden / 2;
   }
@@ -86,7 +86,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     request.device.kind = KernelDevice::kCuda;
     request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
   } else if (test.fp8 || (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512)) {
-    // oneDNN has no bf16 products for this CPU, and no fp8 products for any CPU, so the reference kernels are used.
+    // The reference kernels are used, because oneDNN has no bf16 products for this CPU and no fp8 products for any CPU.
     request.device.reference_kernels = true;
   }
   return request;
@@ -147,8 +147,8 @@ TensorBatch TinyBatch::tensors(const ProgramPlan& program) const {
                                                                 {"cu_seqlens", &cu_seqlens},
                                                                 {"labels", &class_labels}};
   const std::vector<BatchTensorSpec> specs = batch_tensors(program.graph);
-  // Uses the sizes of this batch instead of those of the plan, because some tests pass a batch that is too
-  // large for the plan.
+  // Makes tensors of the size of this batch and not of the planned size, because some tests pass a batch that
+  // is too large for the plan.
   BatchSize size{.tokens = std::ssize(ids), .sequences = num_sequences(), .longest = std::ssize(ids)};
   std::vector<int32_t> label_ends{0};
   std::vector<int32_t> labels;

@@ -23,7 +23,7 @@ struct TinyCase {
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   double label_share =
-      1.0;  // planned fraction of tokens with a label; if below 1, the head computes only the rows of these tokens
+      1.0;  // planned fraction of tokens that have a label; below 1, the head computes only their rows
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;
@@ -36,10 +36,10 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
   void (*adjust)(ModelConfig& config) =
-      nullptr;       // if not null, changes settings of the model for which there is no field here
+      nullptr;       // if not null, changes those settings of the model that have no field in this struct
   bool tied = true;  // for language models: the head shares the word embeddings
   bool fp8 =
-      false;  // matrix products use fp8, with bf16 activations; on a CPU the reference kernels compute them
+      false;  // matrix products use fp8, and activations are bf16; on a CPU this needs the reference kernels
   bool fp8_codes_at_use = false;  // the fp8 values of weights are computed again in each micro-batch
 };
 
@@ -61,8 +61,8 @@ struct TinyBatch {
 };
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed);
 
-// Fills the weights with pseudo-random numbers: approximately normal with this standard deviation, and near 1
-// for the weights of norms.
+// Fills the weights with pseudo-random numbers that are approximately normal with this standard deviation.
+// The mean is 1 for the weights of norms and 0 for all others.
 void fill_weights(Executor& executor, double deviation = 0.1);
 
 // Copies a batch into the input tensors of a program.

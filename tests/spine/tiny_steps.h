@@ -21,13 +21,13 @@ struct TinySteps {
   Executor executor;
   int64_t micro = 0;
   std::vector<double> losses = {};
-  std::vector<int> lengths{5, 1, 7, 3};  // sequence lengths of each batch
+  std::vector<int> lengths{5, 1, 7, 3};  // the lengths of the sequences; all batches have the same
 
   TinySteps(const TinyCase& tiny, Plan of, const ExecutorOptions& options = {})
       : test(tiny), plan(std::move(of)), executor(plan, options) {
     fill_weights(executor);
   }
-  // Runs the steps from `first` to `last` and then an evaluation.
+  // Makes the steps from `first` to `last` and then evaluates one batch.
   void steps(int64_t first, int64_t last) {
     steps_alone(first, last);
     stage(executor, kEvaluateProgram, tiny_batch(test, lengths, 99), 4.0);

@@ -69,8 +69,8 @@ Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Com
     }
     executor.set_update(kRate, step);
     executor.run(kTrainProgram, Segment::kOptimizer);
-    // In fp16 the first loss scale may be too large, so that a step is skipped. The gradients of all other
-    // cases must be finite.
+    // In fp16 the first loss scale may be so large that gradients overflow and the step is skipped. In all
+    // other cases the gradients must be finite.
     if (!plan.scales_loss()) {
       EXPECT_TRUE(executor.finite());
       EXPECT_EQ(executor.first_bad_gradient(), "");
@@ -120,10 +120,10 @@ std::string describe(const TinyCase& test, const Ranks& ranks) {
                      dtype_name(test.activations.value_or(test.dtype)), test.lora ? ", LoRA" : "");
 }
 
-// Returns a bound for the relative difference between two norms of the same gradients. Without accumulation it
-// covers only the rounding of norms. With accumulation, each of at most 12 terms of a gradient is rounded once
-// in either order of the sum. The terms may have different signs; the bound allows a sum that is 8 times
-// smaller than the sum of the absolute values.
+// Returns a bound for the relative difference of two gradient norms that are computed in different ways.
+// Without accumulation only the norm itself is rounded differently. With accumulation, a gradient is a sum of
+// at most 12 terms in two orders, each with one rounding per term. The terms may have different signs; the
+// sum is assumed to be at least 1/8 of the sum of the absolute values.
 double norm_bound(const TinyCase& test) {
   if (test.accumulation == 1) return 3e-7;
   return 8 * 2 * 12 * unit_roundoff(test.dtype == DType::kF64 ? DType::kF64 : DType::kF32) + 3e-7;
@@ -157,7 +157,7 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
   for (TinyCase test : sharded_cases()) {
     test.optimizer.max_grad_norm = 0.0;
     for (const Ranks& ranks : {Ranks{}, Ranks{.count = 3, .late = true}}) {
-      // With three ranks only stage 3 is tested, because it includes what stages 1 and 2 do.
+      // With three ranks only stage 3 is tested, because it divides everything that stages 1 and 2 divide.
       struct Division {
         ZeroStage stage;
         bool keeps = false;
@@ -180,8 +180,8 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
           expect_same_weights(result, expected);
           EXPECT_EQ(result.evaluation_loss, expected.evaluation_loss);
           EXPECT_EQ(result.norms, found.front().norms);
-          // The gradient norm may differ by rounding: each rank rounds the norm of its slices to fp32, and the
-          // norm of these norms is rounded again.
+          // Each rank rounds the norm of its slices to fp32, and the norm of all gradients is computed from
+          // these and rounded again, so it may differ by rounding.
           EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
                       norm_bound(test) * whole.front().norms.front());
         }

@@ -65,8 +65,8 @@ std::vector<MeshCase> divisions() {
   return list;
 }
 
-// With 2 micro-batches per step, each of the two data-parallel ranks runs one, so no gradients are accumulated. With 4
-// they are.
+// With 2 micro-batches per step, each of the two data-parallel ranks computes one, so no gradients are accumulated.
+// With 4 micro-batches, each rank accumulates the gradients of two.
 TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   double share = 0;
   for (const NamedCase& item : zero_cases()) {
@@ -84,8 +84,8 @@ TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// A tensor-parallel group divides some weights into parts. Of such a weight each rank must store a slice of its own part, and of every
-// other weight a slice of the whole. In the plans of these tests, ZeRO divides weights of at least 17 elements.
+// The ranks of a tensor-parallel group divide some weights into parts. With ZeRO, data-parallel ranks must divide such a part into
+// slices, and each weight that is not divided as a whole. In the plans of these tests, ZeRO divides weights of at least 17 elements.
 TEST(ZeroInTensorGroups, StoresSlicesOfParts) {
   for (const NamedCase& item : zero_cases()) {
     for (const ZeroStage stage : kStages) {

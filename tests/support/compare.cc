@@ -38,7 +38,7 @@ bool is_poison(ConstView view, int64_t i) {
   return std::all_of(first, first + bytes, [](std::byte b) { return b == kPoison; });
 }
 
-// Returns true if only one of the two is NaN or infinite, or if they are infinities of different sign.
+// Returns true if exactly one of two values is NaN or infinite, or if both are infinite with different signs.
 bool finiteness_differs(double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) != std::isnan(want);
   if (std::isinf(got) || std::isinf(want)) return got != want;
@@ -56,7 +56,7 @@ std::string place(int64_t index, const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(indices, ", "));
 }
 
-// Counts the elements with one kind of failure and keeps the index of the first of them.
+// Counts the elements that fail a comparison for one reason, and stores the index of the first of them.
 struct Finding {
   int64_t count = 0;
   int64_t first = -1;
@@ -65,7 +65,7 @@ struct Finding {
   }
 };
 
-// The counters that take_compared() returns.
+// Counts the comparisons of this process and their largest error, for take_compared().
 class Tally {
  public:
   void add(const Comparison& within) {
@@ -120,7 +120,7 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
     if (g == 0.0) ++num_zero;
     const double error = (std::isfinite(g) && std::isfinite(w)) ? std::abs(g - w) : 0.0;
     const double allowed = allowed_at(i, w);
-    // The negated comparison also fails if the limit is NaN.
+    // `!(error <= allowed)` is also true if the limit is NaN, which then counts as a failure.
     if (std::isfinite(w) && !(error <= allowed)) too_far.add(i);
     result.max_error = std::max(result.max_error, error);
     double ratio = std::numeric_limits<double>::infinity();
@@ -163,8 +163,8 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
   return result;
 }
 
-// Changes the verdict of a comparison if a guard zone was changed: this overrides every other verdict except
-// that of an empty comparison.
+// Changes the verdict to kWroteOutside if a byte in front of or behind the buffer's elements was overwritten.
+// Only the verdict of an empty comparison is kept.
 Comparison with_guard(Comparison result, const GuardedBuffer& buffer) {
   const int64_t broken = buffer.broken_guard();
   if (broken != GuardedBuffer::kIntact && result.verdict != Verdict::kNothingCompared) {

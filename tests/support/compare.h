@@ -98,10 +98,10 @@ enum class Zeros : uint8_t { kSuspicious, kExpected };
 struct Limit {
   double absolute = 0.0;
   double relative = 0.0;
-  // Empty, or one limit for each element (an error bound that depends on the operands).
+  // Empty, or one further limit for each element, such as an error bound that depends on the operands of that element.
   std::span<const double> per_element = {};
-  // Unless this is kExpected, the comparison fails if more than half of the results are zero, even if the
-  // wanted values are zero.
+  // Unless this is Zeros::kExpected, the comparison fails if more than half of the results are zero, even
+  // where zero is correct. This detects kernels that compute nothing.
   Zeros zeros = Zeros::kSuspicious;
   // Empty, or the shape of the tensor; messages then show one index per dimension.
   std::vector<int64_t> shape = {};
@@ -111,11 +111,11 @@ enum class Verdict : uint8_t {
   kOk,
   kNothingCompared,  // the tensors had no elements
   kWroteOutside,     // a guard zone changed
-  kUnwritten,  // poison instead of a value: the element was not written, or was computed from unwritten memory
+  kUnwritten,  // the element has the initial bits of the buffer: it was not written, or computed from unwritten memory
   kNotFinite,   // only one of the two values is NaN or infinite, or infinities differ in sign
   kMostlyZero,  // more than half of the results are zero
   kTooFar,      // error beyond the limit
-  kBitsDiffer,  // a bit differs; only compare_bits() returns this
+  kBitsDiffer,  // the bits of an element differ; only compare_bits() returns this verdict
 };
 std::string_view verdict_name(Verdict verdict);
 
@@ -123,7 +123,7 @@ struct Comparison {
   Verdict verdict = Verdict::kOk;
   int64_t count = 0;
   int64_t num_bad = 0;  // elements that fail for the reason given by the verdict
-  // The element with the largest error relative to its limit, or the first failing element for other verdicts.
+  // If the verdict is kOk or kTooFar, the element with the largest error relative to its limit; otherwise the first failing element.
   int64_t worst_index = -1;
   double got = 0.0;
   double want = 0.0;
@@ -150,8 +150,8 @@ Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Li
 // The number of comparisons that passed in this process, and the largest error as a fraction of its limit. This is
 // the only state kept by the functions of this header. Thread-safe.
 struct Compared {
-  int64_t num_within = 0;    // number of comparisons that allow an error up to a limit
-  int64_t num_bits = 0;      // number of comparisons bit for bit
+  int64_t num_within = 0;    // number of comparisons that permit a difference up to a limit
+  int64_t num_bits = 0;      // number of comparisons that permit no difference in any bit
   double worst_share = 0.0;  // largest error as a fraction of its limit; 1 means that they are equal
 };
 // Returns the counts since the last call and resets them.

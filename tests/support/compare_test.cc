@@ -190,8 +190,8 @@ TEST(Generators, DependOnTheNameAndOnNothingElse) {
       b("generators/b", DType::kF32, 100);
   EXPECT_TRUE(compare_bits(a.fill_uniform(), again.fill_uniform()).ok());
   EXPECT_GT(compare_bits(a, b.fill_uniform()).num_bad, 95);
-  // Every recorded failure depends on the seed, so the seed must never change. The value for "a" is from the
-  // test vectors of the authors of FNV-1a.
+  // The seed determines the inputs of every test, so it must never change, or a recorded failure could not be
+  // repeated. The expected value for "a" is a published test vector of FNV-1a.
   EXPECT_EQ(tensor_seed("a"), 0xaf63dc4c8601ec8cu);
 }
 

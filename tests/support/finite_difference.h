@@ -23,7 +23,7 @@ inline double finite_difference(GuardedBuffer& x, int64_t i, const std::function
   return (at(-2 * kH) - 8.0 * at(-kH) + 8.0 * at(kH) - at(2 * kH)) / (12.0 * kH);
 }
 
-// Error limit for gradients whose terms are of order 1.
+// The largest error that tests accept between a computed gradient and a numeric derivative, if the terms of the gradient are of order 1.
 inline constexpr double kFiniteDifferenceLimit = 1e-10;
 
 }  // namespace plimsoll::test

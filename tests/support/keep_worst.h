@@ -1,6 +1,6 @@
-// The largest of several errors, for tests that compare one number with a limit. The standard library's
-// maximum of `worst` and NaN is `worst`, and a comparison with `>` ignores a NaN, so results that are all NaN
-// would seem to have no error. Here a NaN stays, so that every comparison with a limit fails. Pure.
+// Keeps the largest of several errors, for tests that compare it with a limit. The standard library's maximum of
+// `worst` and NaN is `worst`, and comparisons with `>` ignore a NaN, so that results which are all NaN would seem to
+// have no error. Here the largest error becomes NaN and stays NaN, so that every comparison with a limit fails. Pure.
 #pragma once
 
 #include <cmath>

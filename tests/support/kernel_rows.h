@@ -37,11 +37,11 @@
 
 namespace plimsoll::test {
 
-// The kernel functions that this executable tests, and the names of the catalog rows that its tests have run so
-// far.
+// The kernel functions that this test executable tests, and which implementations (rows of the kernel catalog)
+// its tests have run so far.
 struct TestedFunctions {
   std::vector<KernelFunction> functions;
-  std::set<std::string_view> kernels;  // the kernels of which every row must be run; empty means all kernels
+  std::set<std::string_view> kernels;  // kernels whose implementations must all be run; empty: all kernels
   std::set<std::string_view> reached;
 
   static TestedFunctions& global() {
@@ -88,7 +88,7 @@ class RowKernel {
   RowKernel(void (*function)(const Args&), int64_t scratch_bytes)
       : function_(function), scratch_bytes_(scratch_bytes) {}
   void operator()(const Args& args) const { function_(args); }
-  // Returns the number of bytes of scratch memory that a plan reserves for a call of this size.
+  // Returns the number of bytes of scratch memory that a plan reserves for this kernel and the size of this problem.
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
@@ -96,8 +96,8 @@ class RowKernel {
   int64_t scratch_bytes_;
 };
 
-// The catalog rows of one kernel, or of several kernels that a test runs one after the other. The reference
-// function of a kernel identifies it.
+// The implementations (catalog rows) of one kernel, or of several kernels that a test runs one after the
+// other. A kernel is identified by its reference function.
 template <typename... Args>
 class FastRows {
  public:

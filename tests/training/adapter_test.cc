@@ -70,8 +70,8 @@ TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
   expect_resumes(arguments, folder, {"adapter_model.safetensors", "optimizer.safetensors"});
 }
 
-// A quantized base model needs either 4 bits per weight and a one-byte scale per 64 weights, or 8 bits per
-// weight and a four-byte scale per row.
+// In the plan, a base model that is quantized to 4 bits must need 4 bits per weight and one byte per 64 weights for
+// scales; one that is quantized to 8 bits must need 8 bits per weight and four bytes per row for scales.
 TEST(Lora, PlansTheBaseInItsBits) {
   const TestFolder folder("qlora_plan");
   const std::string base = write_tiny_base(folder);
@@ -88,15 +88,16 @@ TEST(Lora, PlansTheBaseInItsBits) {
   arguments.load_in_8bit = false;
   arguments.load_in_4bit = true;
   const int64_t four = weights_of(arguments);
-  // The base has 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers and a pooler of 16 * 16. Small arrays end at multiples
-  // of 64 bytes.
+  // The base model has 2 layers with 4 * 16 * 16 + 2 * 16 * 32 weights each, and a pooler with 16 * 16. The size of
+  // each array is rounded up to a multiple of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
-  // On a GPU, arrays end at multiples of 256 bytes, which may leave gaps after codes or scales.
+  // On a GPU, the size of each array is rounded up to a multiple of 256 bytes. The bound allows this for an
+  // array of values and one of scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
   EXPECT_LT(four, eight);
-  // If one of the two layers is not quantized, each of its weights takes 4 bytes instead of half a byte, without scales.
+  // If one of the two layers is not quantized, each of its weights needs 4 bytes instead of half a byte, but no scales.
   arguments.llm_int8_skip_modules = {"encoder.layer.0", "classifier"};
   const int64_t layer = 4 * 16 * 16 + 2 * 16 * 32;
   EXPECT_GT(weights_of(arguments), four + 3 * layer - 4 * places);

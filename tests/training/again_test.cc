@@ -51,9 +51,9 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// Expects that the next run of this Trainer has the same losses, weights and states as the run of a new Trainer
-// that starts from the same weights (saved in FOLDER/between). Dropout is on, so that random numbers are
-// compared too.
+// Trains again with this Trainer and expects the same losses, weights and states as from a new Trainer that
+// starts from the same weights, which are saved in FOLDER/between. Dropout is on, so that the random numbers
+// must be equal too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();
@@ -87,8 +87,8 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// Before the run, a custom loop computes gradients, and its update fails. Only random numbers were used up,
-// which must not affect the run.
+// A custom loop computes gradients before the run, but its update fails. This uses random numbers and must
+// not affect the random numbers or any other result of the run.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
@@ -112,7 +112,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // next_batch() must continue with further epochs after the batches that the run planned.
+  // After the batches for which the run was planned, next_batch() must continue with further epochs.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);
@@ -133,8 +133,8 @@ TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   EXPECT_EQ(third.train().step, arguments.max_steps);
 }
 
-// A second train() of the same Trainer counts as another run. It must not overwrite the checkpoints of the
-// first run without permission.
+// A second train() of the same Trainer counts as another run, so it must not overwrite the checkpoints of the
+// first run unless --replace_checkpoints permits this.
 TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
   const TestFolder folder("again_saved");
   Arguments arguments = arguments_of(folder);

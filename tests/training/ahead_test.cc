@@ -1,7 +1,7 @@
-// On a GPU a run enqueues the next step before it reads the results of the previous one. These tests simulate
-// that on a CPU: such a run must have the log, the weights and the errors of a run that reads the results of
-// each step at once, even if a callback requests an evaluation, a checkpoint or the end of the run in between,
-// and if another run resumes from there.
+// Tests runs that enqueue the next step before they read the results of the previous one, as runs on a GPU do.
+// The tests simulate this on a CPU. Such a run must have the same log, weights and errors as a run that reads
+// the results of each step at once, even if a callback requests an evaluation, a checkpoint or the end of the
+// run in between, and if another run resumes from there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ using testing::TestFolder;
 
 enum class Reads : uint8_t { kAtOnce, kAhead };
 
-// A callback that requests evaluations, saves and a stop after steps at which the training loop itself would do
-// none of these.
+// A callback that requests evaluations, checkpoints and a stop, each after a step at which the training loop
+// itself would not do this.
 class Asks : public Callback {
  public:
   explicit Asks(int64_t stop_after) : stop_after_(stop_after) {}
@@ -247,7 +247,7 @@ std::vector<double> logged_rates(const LogHistory& log) {
   return rates;
 }
 
-// Computes the expected rates from the tokens and times of the steps since the previous record.
+// Computes the tokens per second that each log record must contain, from the tokens and times of the steps since the record before it.
 std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interval) {
   std::vector<double> rates;
   double ms = 0;
@@ -261,15 +261,15 @@ std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interva
   return rates;
 }
 
-// The time of a save must not count for any step. A step whose work was enqueued before the save must count the
-// time that this work took, although the device has finished it when the save ends.
+// The time of a save must not count for any step. If the work of the next step was enqueued before the save, the time
+// of that work must count for the next step, although the device has completed the work when the save ends.
 TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   const TestFolder folder("ahead_time");
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
   arguments.eval_strategy = "no";
   arguments.num_threads = 1;
-  // Without accumulation, most of a step's time is its forward and backward pass, which is enqueued before the
-  // save.
+  // With one micro-batch per step, the work that is enqueued before the save (a forward and a backward pass)
+  // is most of the work of the next step.
   arguments.gradient_accumulation_steps = 1;
   arguments.per_device_train_batch_size = 64;
   arguments.dummy_num_samples = 256;
@@ -282,8 +282,8 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
     Ran ran;
     train(arguments, reads, ran, slow);
     ASSERT_EQ(slow->steps.size(), 12u);
-    // Other processes may delay a step, but no step can be faster than its work. The test therefore compares
-    // the shortest times.
+    // Other processes may delay a step, but no step can be faster than its work. The test therefore uses the
+    // shortest times.
     double least_ms = kSaveMs;
     double least_behind_save_ms = kSaveMs;
     for (const StepInfo& info : slow->steps) {

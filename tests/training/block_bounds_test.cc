@@ -1,6 +1,6 @@
-// Tests that a custom loop that changes gradients writes only into their buffers. With one allocation per
-// buffer, a write after the last element would damage other data, such as the guard zone that this test's
-// allocator adds to each allocation. Sanitizers have guard zones of their own.
+// Tests that scaling the gradients of a custom loop writes only into their buffers. Each buffer is a separate
+// allocation here, with a guard zone after its end that this test's allocator adds, so that a write beyond
+// the buffer is detected. Sanitizers have guard zones of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ constexpr bool kHasGuards = true;
 
 namespace {
 
-// Returns the number of bytes before a block, which store its size. The guard zone follows after the block.
+// Returns the number of bytes in front of an allocated block, in which the allocator stores its size. The guard zone is behind the block.
 size_t bytes_before(std::align_val_t alignment) {
   return std::max(static_cast<size_t>(alignment), sizeof(size_t));
 }

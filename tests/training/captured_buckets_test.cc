@@ -22,7 +22,7 @@ namespace {
 
 using testing::TestFolder;
 
-// The number of runs by padded batch size (bucket). The key is the number of tokens to which batches are padded.
+// How often the program runs with each padded batch size (bucket). The key is the number of tokens after padding.
 using Runs = std::map<int64_t, int64_t>;
 
 int num_met_twice(const Runs& runs) {
@@ -77,8 +77,8 @@ CapturedBuckets planned_buckets(const TestFolder& folder, const Arguments& argum
   return planned_for_card(folder, arguments).request.captured_buckets;
 }
 
-// Returns how often each padded batch size was used after step `first`, from the log of a run with one micro-batch per
-// step. Each log record states the fraction of unused rows, which determines the bucket.
+// Returns how often each padded batch size (bucket) was used after step `first`. Each step has one micro-batch. The
+// bucket follows from the fraction of unused rows, which each log record states.
 Runs runs_in_log(const Arguments& arguments, int64_t first) {
   Runs runs;
   int64_t seen = 0;
@@ -120,8 +120,8 @@ TEST(CapturedBuckets, AreThoseThatTheLogOfARunMeetsTwice) {
   EXPECT_GT(met_once, 2) << "what is met once is not captured";
 }
 
-// Forward and backward pass run with the padded size (bucket) of each micro-batch, but the update runs only with that
-// of the last micro-batch of a step.
+// The forward and the backward pass run once per micro-batch, with its padded size (bucket). The update runs once per
+// step, with the bucket of the last micro-batch.
 TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   const TestFolder folder("captured_updates");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -191,7 +191,7 @@ int64_t num_logged(const LogHistory& log) {
   return count;
 }
 
-// Counts the padded batch sizes (buckets) of `times` evaluations of a data set.
+// Adds the batches of `times` evaluations of a data set to `runs`, each under its padded batch size (bucket).
 void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t times, Runs& runs) {
   if (!data || times == 0) return;
   const std::vector<int32_t> lengths = data->tokens.lengths();
@@ -273,8 +273,8 @@ class StopInEvaluation : public Callback {
   int64_t now_ = 0;
 };
 
-// If a run is resumed after an interrupted evaluation, the number of evaluations that it will make, from which the number of CUDA graphs
-// follows, must include this evaluation and all later ones.
+// The number of CUDA graphs depends on the number of evaluations that a run makes. If a run is resumed after an interrupted evaluation,
+// this evaluation and all later ones must be counted.
 TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   const TestFolder folder("captured_cut_off");
   Arguments arguments = arguments_with_rows(folder, 20);

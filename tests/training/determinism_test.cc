@@ -88,8 +88,8 @@ TEST(Determinism, ThreadsChangeRoundingOnly) {
   if (tests_run_on_gpu()) expect_equal_bits(one, two);
 }
 
-// The reference kernels are plain loops without oneDNN and SIMD. Their rounding differs more from the fast
-// kernels than that of another instruction set or library version.
+// The reference kernels are plain loops without oneDNN and SIMD. They round differently from the fast kernels, by more
+// than another instruction set or another version of a library would.
 TEST(Determinism, KernelsChangeRoundingOnly) {
   const TestFolder folder("kernels");
   const std::string model = testing::write_tiny_model(folder);
@@ -103,7 +103,7 @@ TEST(Determinism, KernelsChangeRoundingOnly) {
   expect_equal_but_for_rounding(forced, plain);
 }
 
-// The comparison must detect real differences: a run without dropout must exceed the limit clearly.
+// The limit must be small enough to detect real differences: a run without dropout must exceed it clearly.
 TEST(Determinism, AnotherMaskIsSeen) {
   const TestFolder folder("mask");
   const RunFigures with = run(folder, testing::write_tiny_model(folder, 0.1), 1, {});

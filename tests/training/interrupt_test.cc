@@ -92,8 +92,8 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       ASSERT_FALSE(expected.empty());
       EXPECT_TRUE(read_file(arguments.output_dir + file) == expected) << file;
     }
-    // A checkpoint of the step whose evaluation was interrupted must contain the result of the evaluation after
-    // it was completed.
+    // The resumed run completes the interrupted evaluation. The checkpoint of that step must then contain the
+    // result of the evaluation.
     EXPECT_NE(read_file(arguments.output_dir + "/checkpoint-2/trainer_state.json").find("\"step\": 2"),
               std::string::npos);
     const std::string state = read_file(arguments.output_dir + "/checkpoint-6/run_state.json");
@@ -106,8 +106,8 @@ Arguments repeated_arguments(const TestFolder& folder) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.max_steps = 4;
   arguments.save_strategy = "no";
-  // A run that is stopped saves a checkpoint even if save_strategy is "no". The next run must be permitted to
-  // replace it.
+  // A run that is stopped saves a checkpoint even if save_strategy is "no". The next run in the same folder
+  // must be permitted to replace it.
   arguments.replace_checkpoints = true;
   return arguments;
 }

@@ -70,8 +70,8 @@ void expect_near(const std::vector<double>& some, const std::vector<double>& oth
   for (size_t i = 0; i < some.size(); ++i) EXPECT_NEAR(some[i], others[i], tolerance * others[i]) << i;
 }
 
-// A step has the same rows however they are divided into micro-batches, and its loss is the mean over the hidden tokens of all
-// rows. The evaluation does not depend on the size of its batches.
+// A step must use the same rows however they are divided into micro-batches, and its loss must be the mean over the hidden
+// tokens of all rows. The results of an evaluation must not depend on its batch size.
 TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
   const TestFolder folder("masked_division");
   const LogHistory expected = Trainer(arguments_of(folder.path("whole"))).train().log_history;
@@ -82,7 +82,7 @@ TEST(MaskedRuns, LossesDoNotDependOnHowAStepIsDivided) {
     arguments.gradient_accumulation_steps = accumulation;
     arguments.per_device_eval_batch_size = 8 / accumulation;
     const LogHistory log = Trainer(arguments).train().log_history;
-    // fp32 sums are added in another order, and AdamW's updates amplify the difference.
+    // Another division adds fp32 sums in another order, and AdamW's updates amplify the difference.
     expect_near(values_of(log, "loss"), values_of(expected, "loss"), 1e-5);
     expect_near(values_of(log, "eval_loss"), values_of(expected, "eval_loss"), 1e-5);
     EXPECT_EQ(values_of(log, "eval_accuracy"), values_of(expected, "eval_accuracy"));
@@ -110,7 +110,7 @@ TEST(MaskedRuns, ResumingAndWorkersKeepEveryBit) {
 }
 
 // Each training method must stay within its planned memory. Methods that do not change the mathematical result
-// must give the same losses.
+// (such as recomputation) must give the same losses.
 TEST(MaskedRuns, MethodsCombine) {
   struct Method {
     const char* name;
@@ -169,8 +169,8 @@ TEST(MaskedRuns, MethodsCombine) {
     EXPECT_TRUE(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss) && loss > 1.0; }));
     if (method.tolerance > 0) expect_near(losses, values_of(expected, "loss"), method.tolerance);
     const MemoryFigures figures = trainer.memory();
-    // The arena has memory for a label at every token. No batch of this run has that many labels, so the arena
-    // is not used completely; gradient_test.cc tests such a batch.
+    // The arena has memory for a label at every token, but the batches of this run have fewer labels, so the
+    // end of the arena may stay unused. gradient_test.cc tests a batch with as many labels as possible.
     EXPECT_LE(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
   }
@@ -212,7 +212,7 @@ TEST(MaskedRuns, TheDataChoosesTheTaskOfACheckpoint) {
   EXPECT_TRUE(Trainer(evaluation, Task::kEvaluate).evaluate().contains("eval_perplexity"));
 }
 
-// Copies a model whose tensors get other names; an empty name leaves a tensor out, and several names store it several times.
+// Copies a model and renames its tensors. `names` returns the new names of a tensor: none removes it, and several store it several times.
 using Names = std::function<std::vector<std::string>(const std::string& name)>;
 std::string renamed(const TestFolder& folder, const std::string& model, const std::string& to,
                     const Names& names) {

@@ -37,7 +37,7 @@ bool is_in_library(const void* code) {
   return false;
 }
 
-// Counts an allocation. `caller` is the code that called the allocator.
+// Records an allocation of this size. `caller` is the address of the code that called the allocator.
 void note(size_t bytes, const void* caller) {
   if (!watching.load(std::memory_order_relaxed)) return;
   calls.fetch_add(1, std::memory_order_relaxed);
@@ -93,7 +93,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
   Batch batch = trainer.next_batch();
   std::optional<CudaDevice> card;
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) card.emplace(0);
-  // The first step with a batch size prepares its kernel calls. On a GPU the second one captures them as a CUDA graph.
+  // In the first step with a batch size, the run prepares its kernel calls. On a GPU, the second step captures them as a CUDA graph.
   for (int step = 0; step < 3; ++step) {
     trainer.forward_backward(batch);
     trainer.update(1e-4);
@@ -109,8 +109,8 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
     EXPECT_EQ(card->free_bytes(), free_before) << "bytes that are free on the card: a step took some or gave "
                                                   "some back, or somebody else did meanwhile";
   }
-  // The smallest activation has 132 tokens x 16 x 4 bytes = 8448 bytes. Queues and handles of libraries need
-  // less than 4 KiB.
+  // The limit is between the smallest tensor and other allocations: the smallest activation has 132 tokens x
+  // 16 x 4 bytes = 8448 bytes, while queues and handles of libraries need less than 4 KiB.
   EXPECT_LT(largest.load(), 4096u) << calls.load() << " calls";
   if (card) {
     std::printf("the driver's largest piece of the heap: %zu bytes\n", largest_of_library.load());

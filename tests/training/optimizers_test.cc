@@ -98,8 +98,8 @@ TEST(Optimizers, EveryOneRunsWithinItsPlanAndResumesToTheSameBits) {
     const TrainOutput whole = trainer.train();
     ASSERT_EQ(whole.step, 6);
     ASSERT_FALSE(whole.log_history.empty());
-    // The last written byte may be before the end of the used part of the arena, because kernels may leave the
-    // end of their scratch memory unwritten.
+    // The last byte that a kernel wrote may be before the end of the arena, because the scratch memory there
+    // need not be written completely.
     const MemoryFigures figures = trainer.memory();
     EXPECT_EQ(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);

@@ -45,8 +45,8 @@ TEST(OtherDevice, ACheckpointOfEitherGoesOnOnTheOther) {
   }
 }
 
-// Training in 16 bits on a GPU has additional state: weights in two halves and a loss scale. In a checkpoint
-// such weights are stored in fp32, and a run in fp32 ignores the scale.
+// In 16 bits, a run on a GPU stores weights in two halves and has a loss scale. Checkpoints contain such
+// weights in fp32, so that a run in fp32 on a CPU can resume from them. It ignores the loss scale.
 TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
   const TestFolder folder("other_precision");
   const std::string model = testing::write_tiny_model(folder);

@@ -29,7 +29,7 @@ Told train(const Arguments& arguments) {
   return told;
 }
 
-// Returns the message of the error with this code with which the run ends.
+// Runs a training that must fail with this error code. Returns the error message.
 std::string refusal(const Arguments& arguments, ErrorCode code) {
   try {
     train(arguments);
@@ -114,7 +114,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
   arguments.learning_rate =
-      3.0;  // this rate is so large that the loss grows and the first evaluation remains the best
+      3.0;  // so large that the loss only grows and the first evaluation remains the best one
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {

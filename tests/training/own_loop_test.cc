@@ -174,8 +174,8 @@ TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
   }
 }
 
-// Makes one step of `num_batches` batches, although gradient_accumulation_steps permits `accumulation` batches.
-// Returns the norm of its gradient and the weights after it.
+// Makes one step from `num_batches` batches, while gradient_accumulation_steps permits up to `accumulation`
+// batches per step. Returns the norm of the gradient and the weights after the step.
 std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64_t accumulation,
                                         int num_batches) {
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -203,8 +203,8 @@ TEST(OwnLoop, FewerBatchesThanTheSettingWeighTheSame) {
   EXPECT_NEAR(one_step(folder, 3, 2).first, norm, 4.0 * std::ldexp(norm, -24));
 }
 
-// If a custom loop ignores the end of an epoch, a step may have the last 3 samples of one epoch and the first 4
-// of the next. It must equal a step with one batch of these 7 samples.
+// A custom loop may ignore the end of an epoch. A step may then use the last 3 samples of one epoch and the
+// first 4 of the next one, and must equal a step with one batch of these 7 samples.
 TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   const testing::TestFolder folder("own_loop_over");
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -230,8 +230,8 @@ TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   at_once.forward_backward(at_once.next_batch());
   const double expected = at_once.update(0.0);
   ASSERT_GT(expected, 0.0);
-  // The two steps add terms in another order. Each norm is within 32 units of 2^-24 of exact arithmetic, as
-  // LargerBucket.ChangesRoundingOnly tests for fp32 gradients.
+  // The two steps add terms in another order. The norm of each may differ from exact arithmetic by 32 x 2^-24
+  // of itself, which is what the test LargerBucket.ChangesRoundingOnly permits for fp32 gradients.
   EXPECT_NEAR(over.update(0.0), expected, 2 * 32 * 0x1p-24 * expected);
 }
 
@@ -288,8 +288,8 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   }
 }
 
-// A program implements the formula of the library's SGD as its own update rule; the weights must be the same.
-// Each update rounds once or twice, in fp64 or fp32, which adds up to a few units in the last place over six
+// The test implements the library's SGD as an update rule of its own. The weights must be equal, except that
+// each update rounds once or twice, in fp64 or fp32, which adds up to a few units in the last place over six
 // steps.
 TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
   for (const int64_t accumulation : {1, 2}) {
@@ -326,7 +326,7 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
       });
     }
     EXPECT_EQ(elements, ours.num_parameters());
-    // An update rule that changes nothing gives access to the weights of both trainers.
+    // An update rule can read the weights. This one changes nothing and copies the weights of both trainers.
     for (Trainer* trainer : {&theirs, &ours}) {
       trainer->forward_backward(trainer->next_batch());
       trainer->update_by([&](const OwnParameter& parameter) {
@@ -390,8 +390,8 @@ TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
   EXPECT_TRUE(weights_of(fresh, folder) == twice);
 }
 
-// The plan covers the batches of the planned epochs. A later batch may be larger than all of these; it must be
-// refused with a message that names a remedy.
+// The plan has room for the batches of the planned epochs. If a custom loop continues longer, a batch may be
+// larger than all of these. It must then be refused with a message that names a remedy.
 TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
   const testing::TestFolder folder("own_loop_beyond");
   Arguments arguments = uneven_arguments(folder);

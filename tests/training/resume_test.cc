@@ -106,8 +106,8 @@ TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
   }
 }
 
-// Fast algorithms of matrix products are chosen by measurements, which a cache keeps. The cache may change or
-// disappear between runs, so a resumed run must use the choices that its checkpoint contains.
+// The algorithms of matrix products are chosen by measurements, which are stored in a cache. The cache may
+// change or be deleted between runs, so a resumed run must use the choices that are stored in its checkpoint.
 TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
   const TestFolder folder("tuned");
   const std::string model = testing::write_tiny_model(folder);
@@ -149,7 +149,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // This is the kind of file that remains if a run is killed while it writes a report.
+    // A run that is killed while it writes a report leaves a temporary file with such a name.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
@@ -202,8 +202,8 @@ bool has_states(const Arguments& arguments, int step) {
                                  "/optimizer.safetensors");
 }
 
-// The last checkpoint of a completed run contains optimizer states only if more steps could continue the
-// training from there, for example with a constant learning rate, or if the user requested them.
+// The last checkpoint of a completed run contains optimizer states only if further steps could continue the
+// training with the same schedule, for example with a constant learning rate, or if the user requested them.
 TEST(Resume, ACompletedRunKeepsStatesThatMoreStepsNeed) {
   const TestFolder folder("final_states");
   const std::string model = testing::write_tiny_model(folder);
@@ -296,7 +296,7 @@ TEST(Resume, ExtendsACompletedRunWithoutStates) {
   EXPECT_TRUE(read_file(complete + "/model.safetensors") == weights) << "what was saved stays";
 }
 
-// A run that resumes with another batch size starts in the middle of one of the new batches. All its batches
+// If a run resumes with another batch size, it may start in the middle of one of the new batches. Its batches
 // then differ from those of a run from the start, so the plan must cover the largest batch that the data
 // permits.
 TEST(Resume, AnotherBatchSizeGoesOn) {
@@ -376,7 +376,7 @@ TEST(Training, EarlyStoppingAndBestModel) {
   arguments.greater_is_better = false;
   arguments.save_total_limit = 1;
   arguments.early_stopping_patience = 2;
-  // No evaluation can improve the loss by this much, so the run stops two evaluations after the first one.
+  // No evaluation improves the loss by as much as this threshold, so the run stops after the second evaluation without improvement.
   arguments.early_stopping_threshold = 100.0;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();

@@ -103,9 +103,9 @@ TEST(Setup, ThePlanCountsTheBucketsOfAnEvaluation) {
   EXPECT_LT(uneven - even, 4 * kMiB);
 }
 
-// With exact master weights and everything in host memory that can be offloaded, BERT-large must fit into 1300
-// MiB of GPU memory: bf16 weights, fp32 embeddings, the backward pass of one layer, and the states of some
-// elements.
+// BERT-large with exact fp32 master weights must fit into 1300 MiB of GPU memory if everything that can be
+// offloaded is in host memory. The GPU then stores bf16 weights, fp32 embeddings, the memory for the backward
+// pass of one layer, and the optimizer states of the elements that are being updated.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;
@@ -189,8 +189,8 @@ TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
   }
   EXPECT_EQ(Trainer(arguments).train().step, 1);
 
-  // If the head is newly initialized, or if the data has a label that the model does not have, the labels of
-  // the data replace those of the model.
+  // The labels of the data replace those of the model if the head is newly initialized, or if the data has a
+  // label that the model lacks.
   arguments.ignore_mismatched_sizes = true;
   EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.config.num_labels, 2);
   arguments.ignore_mismatched_sizes = false;
@@ -232,14 +232,14 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
     }
   }
   EXPECT_TRUE(metrics.contains("eval_mem_cpu_alloc_delta_mm"));
-  // Each validation set is one batch, with one row and with three rows. The speed of the second evaluation must
-  // be computed from its own rows and time.
+  // The two validation sets have one row and three rows, and each is one batch. The rates of the second
+  // evaluation must be computed from its own rows and time.
   EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// Intervals that the run never reaches must be reported. The data has two rows, so an epoch has two
-// micro-batches of one row, and, with up to three micro-batches per step, one step.
+// If the run ends before an interval (for example of logging) is reached, a note must say so. The data has two rows, so
+// an epoch has two micro-batches of one row, which are one step with up to three micro-batches per step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
@@ -278,8 +278,8 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
 }
 
-// If gradient accumulation is used although a larger micro-batch would fit into the memory of the machine, the
-// run must report it.
+// If a run accumulates gradients although a larger micro-batch would fit into the memory of the machine, a
+// note must say so.
 TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   const TestFolder folder("needless");
   const std::string model = testing::write_tiny_model(folder);

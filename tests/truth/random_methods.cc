@@ -5,8 +5,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// The optimizers to draw from, some of which keep their states on the host. The number of entries has no common
-// factor with the number of GPU precisions, so that consecutive numbers reach every pair.
+// The optimizers of random runs; some entries also move the optimizer states to the host. Consecutive run numbers go through this
+// list and through the list of precisions. The two lengths have no common factor, so that every pair of them occurs.
 const std::vector<Words>& optimizers() {
   static const std::vector<Words> all{
       {"--optim", "adamw_torch_fused"},

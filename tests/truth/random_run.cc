@@ -43,7 +43,7 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// Draws a model with many layers, whose captured CUDA graphs need considerable memory. Deep models of BERT-base's size and more
+// Draws a deep model, whose captured CUDA graphs need considerable memory. Models of the size of BERT-base and larger
 // are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
@@ -99,8 +99,8 @@ Words dummy_arguments(int64_t num_rows, int64_t length, int64_t num_labels) {
   return words;
 }
 
-// Adds one of three: an evaluation during training, whose memory memory.json includes; an evaluation at the
-// end; or none.
+// Adds one of three settings at random: evaluations during training, whose memory is included in memory.json;
+// an evaluation at the end of the run; or no evaluation.
 void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   if (draw.coin()) {
     append(words, strategy);
@@ -197,7 +197,7 @@ Plan plan_of(const Words& words) {
   return build_plan(prepare_run(arguments, purpose_of(words), {}, posix_file_system()).request);
 }
 
-// Returns the reason why the program refuses these arguments, or an empty string.
+// Plans a run with these arguments. Returns the error message if the program refuses them, otherwise an empty string.
 std::string refusal_of(const Words& words) {
   try {
     plan_of(words);
@@ -219,8 +219,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   Draw draw(seed, number);
   const bool on_gpu = device == RunsOn::kGpu;
   const bool only_evaluates = on_gpu && number % 8 == 5;
-  // A quarter of the training runs have deep models. The formula ensures that each of the six precisions occurs
-  // among them.
+  // On a GPU, a quarter of the training runs have deep models. The precision of a run is determined by number %
+  // 6; the formula selects runs with each of the six precisions.
   const bool is_deep = on_gpu && !only_evaluates && (number % 6 + number / 6) % 4 == 0;
   std::filesystem::create_directories(folder.path("model"));
   const Shape shape = is_deep ? draw_deep_shape(draw) : draw_shape(draw);
@@ -263,8 +263,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
 
 namespace {
 
-// Makes the plan in this process from the same arguments and adds its sizes to `truth`. Returns the UUID of the
-// GPU, or an empty string for a CPU.
+// Plans the run in this process from the same arguments and stores the planned sizes in `truth`. Returns the
+// UUID of the GPU, or an empty string for a CPU.
 std::string add_plan(const Words& words, MemoryTruth& truth) {
   const Arguments arguments = parse_arguments({words.begin() + 1, words.end()}).arguments;
   const Plan plan = plan_of(words);
@@ -316,8 +316,8 @@ void expect_held(const MemoryTruth& truth) {
   if (!truth.has_memory_file) return;
   EXPECT_GE(held.most_bytes + kPiece, truth.measured_bytes)
       << "the run says that it held more than was seen from outside: " << figures;
-  // An evaluation at the end loads further kernels after the run measured its memory for the last time, so the
-  // maximum is not compared.
+  // An evaluation at the end of the run loads further kernels, and the run has already measured its memory.
+  // The maximum is therefore not compared with that measurement.
   if (truth.evaluates_last) return;
   EXPECT_LE(held.most_bytes, truth.measured_bytes + truth.planned_graph_bytes + kPiece)
       << "what the run held at its end is not the most that it held: " << figures;

@@ -14,9 +14,9 @@
 namespace plimsoll::testing {
 
 struct RandomRun {
-  Words words;          // the subcommand and its arguments
+  Words words;          // the words of the command line: a subcommand and its arguments
   std::string summary;  // description of model and methods for messages
-  // Number of random combinations that were tried; the program refused all but the last one.
+  // Number of random combinations of methods that were drawn. The program refused all of them but the last one.
   int num_draws = 0;
 };
 
@@ -33,9 +33,9 @@ RunsOn device_of_tests();
 // The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
 // bytes.
 struct MemoryTruth {
-  // The following fields come from a plan that this process builds from the same arguments. ran_end is the end
-  // of the part of the arena that was used by the programs that ran before memory.json was written. tensors_end
-  // is the end of their last tensor, after which there is only scratch memory of kernels.
+  // The next fields come from a plan that the test makes from the same arguments. ran_end is the end of that
+  // part of the arena which is used by the programs that ran before memory.json was written. tensors_end is the
+  // end of the last tensor of these programs; behind it there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`, which writes no memory.json
   bool evaluates_last = false;  // true if an evaluation follows after memory.json was written
@@ -70,7 +70,8 @@ MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 //   CUDA graphs are freed.
 void expect_truth(const MemoryTruth& truth);
 
-// Formats the memory of a run on a GPU: "planned 642.1 MiB, held 611.3 at most, 611.3 at the end".
+// Formats the planned memory of a run on a GPU and the measured memory at its peak and at its end: "planned
+// 642.1 MiB, held 611.3 at most, 611.3 at the end".
 std::string describe_held(const MemoryTruth& truth);
 
 }  // namespace plimsoll::testing

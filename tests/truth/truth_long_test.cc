@@ -19,7 +19,7 @@ constexpr uint64_t kCases = 25;
 
 class TruthLong : public ::testing::TestWithParam<uint64_t> {};
 
-// Each case executes an equal share of the two hundred runs.
+// The two hundred random runs are divided evenly among the cases of this test, which can run in parallel.
 TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
   const TestFolder folder("truth_long_" + std::to_string(GetParam()));
   for (uint64_t number = GetParam(); number < kRuns; number += kCases) {

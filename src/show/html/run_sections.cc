@@ -85,8 +85,8 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
                    .has_total = true,
                    .caption = "Planned, allocated (held) and measured memory, in MiB"};
     const std::string arena = mib_of(memory, "arena_bytes");
-    // The memory outside the arena cannot be measured directly. It is the measured memory of the process minus the
-    // arena.
+    // The memory outside the arena cannot be measured directly. It is computed as the measured memory of the
+    // process minus the size of the arena.
     const int64_t outside = bytes_at(memory, "measured_peak_bytes") - bytes_at(memory, "arena_bytes");
     held.rows.push_back({"arena", arena, arena, mib_of(memory, "arena_high_water_bytes")});
     held.rows.push_back({"outside the arena", mib_of(memory, "constant_bytes"), "-",
@@ -104,7 +104,7 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
   return html_section(id + "memory", "Memory", body);
 }
 
-// Returns the measured milliseconds per step of each group of operations, by the group's key in plan.json.
+// Returns the measured milliseconds per step of each group of operations. The keys are the names of the groups in plan.json.
 std::map<std::string, double> measured_groups(const Json& profile) {
   std::map<std::string, double> ms;
   const Json* ops = value_at(profile, "ops");
@@ -316,11 +316,11 @@ std::string run_sections(const ReportSource& source, const std::string& id, RunT
   body += fmt::format("<p class=\"sub\">{}</p>\n", html_escaped(subtitle(source)));
   const std::string prefix = id + "-";
   body += key_figures_html(key_figures(source));
-  body +=
-      html_section(prefix + "map", "Map of the arena",
-                   source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
-                              : html_note("The folder has no report.json, because an older version wrote it; "
-                                          "without it, the buffers of the plan are not known."));
+  body += html_section(
+      prefix + "map", "Map of the arena",
+      source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
+                 : html_note("The folder has no report.json, because an older version of Plimsoll wrote "
+                             "the folder; without this file, the buffers of the plan are not known."));
   body += memory_section(source, prefix);
   body += ranks_section(source, prefix);
   if (const std::string charts = curves({&source, 1}); !charts.empty())

@@ -100,8 +100,8 @@ void add_counters(const Plan& plan, const ProgramPlan& program, const std::vecto
   }
 }
 
-// Returns the start and end of each op, computed from the measured durations. An op on a queue other than kCompute
-// starts as soon as its queue is free.
+// Returns the times of each op, computed from the measured durations. Copies and communication have queues of their own.
+// They start when they are enqueued or, if that is later, when the previous op of their queue has ended.
 std::vector<OpSpan> measured_spans(const ProgramPlan& program, const std::vector<double>& op_ms) {
   std::vector<OpSpan> spans;
   double now_ms = 0;

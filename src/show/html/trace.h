@@ -12,11 +12,11 @@
 
 namespace plimsoll {
 
-// Returns the trace of the first program of the plan (a training step of one micro-batch, if the plan trains) with estimated
-// times. Requires: the plan has a program.
+// Returns a trace with estimated times of the plan's first program, which is a training step of one micro-batch if the plan
+// trains. Requires: the plan has a program.
 std::string plan_trace(const Plan& plan, const PlanLabels& labels);
 
-// Returns the trace of a program with measured times. `ops` and `ms_per_step` are as for profile_json(); the
+// Returns the trace of a program with measured times. `ops` and `ms_per_step` have the same meaning as in profile_json(). The
 // duration of a slice is the mean time of one execution of its op. Requires: `ms_per_step` has one element per op.
 std::string profile_trace(const Plan& plan, const ProgramPlan& program, const PlanLabels& labels,
                           const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step);

@@ -28,7 +28,7 @@ void expect_trace(const Json& trace, const Plan& plan, const ProgramPlan& progra
     if (kind == "X") {
       const double start = event["ts"];
       double& end = end_of_track[event["tid"].get<int>()];
-      // Times have three decimals of a microsecond, so two rounded times may overlap by this much.
+      // Times are written in microseconds with three decimals, so rounding may let two ops overlap by this much.
       EXPECT_GE(start, end - 0.0015) << event.dump();
       end = start + event["dur"].get<double>();
       EXPECT_GE(event["dur"].get<double>(), 0);

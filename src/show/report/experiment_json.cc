@@ -68,7 +68,7 @@ ExperimentFigures figures_of(const Json& object) {
                       .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
-  // Files of earlier versions have no "speeds", because each row was run once.
+  // Files of earlier versions have no list "speeds": each experiment was run once and has a single speed.
   for (const Json& speed : object.value("speeds", Json::array({object.at("samples_per_s")})))
     f.speeds.push_back(number_of(speed));
   return f;
@@ -205,8 +205,8 @@ ExperimentRow parse_experiment_row(std::string_view text, std::string_view sourc
     return experiment_row_of(parse_json(text, source));
   } catch (const Json::exception& error) {
     throw_error(ErrorCode::kBadData,
-                "{}: not a row of experiments: {}. Remove the file; the row then runs again", source,
-                error.what());
+                "{}: not the result of an experiment: {}. Remove the file, then the experiment runs again",
+                source, error.what());
   }
 }
 

@@ -27,8 +27,8 @@ constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kOurs = "#0072B2";
 constexpr std::string_view kPeers = "#E69F00";
 
-// The largest number of characters in a line of the caption, in a name on one line, and in each line of a name on two
-// lines.
+// The largest number of characters in a line of the caption, in an experiment's name on one line, and in each line of
+// a name that is broken into two lines.
 constexpr size_t kCaptionColumns = 190;
 constexpr size_t kNameColumns = 44;
 constexpr size_t kSmallNameColumns = 54;
@@ -44,7 +44,7 @@ struct Band {
   std::string name;
   Bar memory;
   Bar speed;
-  Bar metric;  // the row's metric of the evaluation, such as accuracy; 0 if there is none
+  Bar metric;  // the metric of the evaluation after training, such as accuracy; 0 if there is none
   // text that replaces the bar of Hugging Face's Trainer if Trainer did not run this row
   std::string no_peer;
 };
@@ -62,9 +62,9 @@ Heights heights_of(size_t num_rows, bool has_peers) {
   return num_rows > 24 ? Heights{23, 14, 0} : Heights{28, 18, 0};
 }
 
-// Returns the metric of the evaluations that the picture shows: accuracy if it was measured, otherwise the first by
-// name that is not a loss, a speed or measured on MNLI's second (mismatched) test set. Empty if the rows were not
-// evaluated.
+// Returns the name of the evaluation metric that the plot shows: accuracy if it was measured, otherwise the first
+// name in alphabetical order that is neither a loss nor a speed nor measured on MNLI's second (mismatched) test
+// set. Returns "" if there was no evaluation.
 std::string shown_metric(const std::vector<ExperimentRow>& rows) {
   std::string shown;
   for (const ExperimentRow& row : rows) {
@@ -156,7 +156,7 @@ class Drawing {
   }
 
  private:
-  // Returns the caption: what was run, by which program and when, and the rows that are not shown.
+  // Returns the caption: what was run, with which version of the program and when, and which experiments are not shown.
   std::vector<std::string> caption(const ExperimentOrigin& origin) const {
     std::string text = "one process each";
     if (!origin.version.empty())

@@ -14,17 +14,17 @@
 
 namespace plimsoll {
 
-// The effect of one method alone: speed and memory of the row with only this method, divided by those of the first row
-// that ran. Above 1, `speed` means faster and `memory` means more memory.
+// The effect of one method alone: speed and memory of the run that uses only this method, divided by those of the
+// first run in the table. Above 1, `speed` means faster and `memory` means more memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
-  // combined spread of this row and the first row, where spread is defined as for speed_spread()
+  // the spread of both runs' speeds combined, where speed_spread() defines the spread of a repeated run's speed
   std::optional<double> spread = {};
 };
 
-// The errors of the predicted speeds and memory of the rows. An error is predicted / measured - 1.
+// The errors of the predicted speeds and memory of all rows of the table. An error is predicted / measured - 1.
 struct PredictionErrors {
   int64_t rows = 0;
   int64_t near = 0;  // number of rows whose predicted speed is off by at most 15 %
@@ -33,24 +33,24 @@ struct PredictionErrors {
 };
 
 struct ExperimentSummary {
-  // Name of the first row that ran, with which the others are compared. If no row ran, all fields of the summary are
-  // empty.
+  // Name of the first row that ran, with which the other rows are compared. If no row ran, all fields of the summary
+  // are empty.
   std::string reference = {};
   std::vector<MethodGain> alone = {};
-  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both rows. If a
-  // row ran fewer than three times, it has no spread, and the result is never clear.
+  // The fastest row. `is_fastest_clear`: it is faster than every other row by more than the spread of both rows'
+  // speeds. A row that ran fewer than three times has no spread, and then the result is never clear.
   std::string fastest = {};
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear` is true if every other row needs at least 2 MiB and more than 2
-  // % more memory.
+  // The row with the least memory. `is_smallest_clear` is true if every other row needs more: at least 2 MiB, and more
+  // than 2 %.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;
   PredictionErrors predictions = {};
-  // The errors of the other rows if all predictions are multiplied by `scale`, the ratio of measured to predicted
-  // speed of the first row.
+  // The errors that remain for the other rows if all predicted speeds are multiplied by `scale`, the ratio of
+  // measured to predicted speed of the first row.
   double scale = 0;
   PredictionErrors scaled = {};
   bool is_calibrated = false;  // true if a calibration of this device was used for the predictions
@@ -64,14 +64,14 @@ const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
 // Returns value / reference; 0 if the reference is 0.
 double ratio(double value, double reference);
 
-// Formats the table with at most 100 columns and a newline at the end. A name longer than its column continues on the
-// next line. Speed-up and the saving of memory are relative to the first row that ran.
+// Formats the table of measured experiments with at most 100 columns and a newline at the end. A name longer than its
+// column continues on the next line. Ratios of speed and memory are relative to the first row that ran.
 std::string experiment_table(const std::vector<ExperimentRow>& rows);
-// Formats the predictions of the rows next to the values that Hugging Face's page states, with at most 80 columns and a
-// newline at the end.
+// Formats the predicted speed and memory of the experiments next to the values on Hugging Face's page about training on
+// one GPU, with at most 80 columns and a newline at the end.
 std::string planned_experiment_table(const ExperimentPlan& plan);
-// Describes which method improves speed and which saves memory, and by how much, from the rows with a single
-// method.
+// Describes which method alone improves the speed and which saves memory, and by how much. It uses only the
+// rows with a single method.
 std::string experiment_summary(const std::vector<ExperimentRow>& rows);
 
 // Returns a CSV file: a header and one line per row.
@@ -81,11 +81,11 @@ std::string experiment_csv(const std::vector<ExperimentRow>& rows);
 inline constexpr int kExperimentJsonVersion = 2;
 
 nlohmann::json experiment_row_object(const ExperimentRow& row);
-// Parses a row of the JSON file. Files of version 1 are accepted too. Errors: nlohmann::json::exception if the object
-// has another form.
+// Parses a row of the JSON file. Files of version 1 are accepted too. Errors: nlohmann::json::exception if a field is
+// missing or has a wrong type.
 ExperimentRow experiment_row_of(const nlohmann::json& object);
 
-// Returns the predictions of the rows, next to the values that Hugging Face's page states, as JSON.
+// Returns the same predictions and values of Hugging Face's page as planned_experiment_table(), as JSON.
 std::string planned_experiment_json(const ExperimentPlan& plan);
 
 // Returns the text of a JSON file with the date, program and machine (`origin`), the summary and the rows.

@@ -15,7 +15,7 @@ void add(double off, PredictionErrors& errors) {
   if (std::fabs(off) > std::fabs(errors.worst)) errors.worst = off;
 }
 
-// Returns the spread of the ratio of two speeds; nothing if the spread of one of them is not known.
+// Returns the spread (relative variation between repeated runs) of the ratio of two speeds, or nothing if one was not repeated.
 std::optional<double> spread_of_both(const ExperimentFigures& a, const ExperimentFigures& b) {
   const std::optional<double> first = speed_spread(a);
   const std::optional<double> second = speed_spread(b);
@@ -23,7 +23,7 @@ std::optional<double> spread_of_both(const ExperimentFigures& a, const Experimen
   return *first + *second;
 }
 
-// Returns true if the row is faster than every other one by more than the spread of their two speeds.
+// Returns true if the row is faster than every other row by more than the spread of both measured speeds.
 bool is_clearly_fastest(const ExperimentRow& row, const std::vector<ExperimentRow>& rows) {
   return std::ranges::all_of(rows, [&](const ExperimentRow& other) {
     if (&other == &row || !other.figures) return true;
@@ -32,8 +32,8 @@ bool is_clearly_fastest(const ExperimentRow& row, const std::vector<ExperimentRo
   });
 }
 
-// Returns true if the row needs clearly less memory than every other one. Smaller differences come from the granularity
-// in which memory is measured.
+// Returns true if the row needs clearly less memory than every other one. Differences below these two limits may be
+// caused by the granularity in which memory is measured.
 bool is_clearly_smallest(const ExperimentRow& row, const std::vector<ExperimentRow>& rows) {
   constexpr int64_t kLeastBytes = int64_t{2} << 20;
   constexpr double kLeastShare = 0.02;

@@ -21,7 +21,7 @@ std::string mib(int64_t bytes) {
   return bytes > 0 ? fmt::format("{}", (bytes + kMiB / 2) / kMiB) : "-";
 }
 
-// Formats the spread of speeds as a percentage that is rounded up, such as "4%"; "-" if the spread is not known.
+// Formats the variation of the speed between repeated runs as a percentage, rounded up, such as "4%"; "-" if it is not known.
 std::string spread_text(std::optional<double> spread) {
   return spread ? fmt::format("{:.0f}%", std::ceil(100 * *spread)) : "-";
 }
@@ -64,7 +64,7 @@ bool has_evaluation(const std::vector<ExperimentRow>& rows) {
   });
 }
 
-// Returns the names of the evaluation metrics in the rows, without those about speed.
+// Returns the names of all evaluation metrics of the rows, except those about speed.
 std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
   std::set<std::string> names;
   for (const ExperimentRow& row : rows) {
@@ -140,13 +140,13 @@ std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
       all.near, all.rows, 100 * all.worst, 100 * all.worst_memory));
   const PredictionErrors& scaled = summary.scaled;
   if (scaled.rows == 0) return text;
-  const std::string others =
-      fmt::format("{} of {} others, largest error {:+.0f} %", scaled.near, scaled.rows, 100 * scaled.worst);
+  const std::string others = fmt::format("{} of {} other rows within 15 %, largest error {:+.0f} %",
+                                         scaled.near, scaled.rows, 100 * scaled.worst);
   if (!summary.is_calibrated)
     return text + fmt::format("with the first row as calibration (x {:.2f}): {}\n", summary.scale, others);
   return text +
          wrapped(fmt::format("predictions use a calibration of this device; the first row ran at {:.2f} "
-                             "x its prediction; scaled by that: {}",
+                             "x its prediction; with all predictions scaled by that: {}",
                              summary.scale, others));
 }
 
@@ -155,8 +155,8 @@ std::string yes_or_no(double gain) {
   return gain <= 0.98 ? "costs" : "no";
 }
 
-// States whether the method improves the speed: "yes", "no", "costs" if it is slower, "unclear" if the difference is
-// within the spread of the runs, or "run once" if the spread is not known.
+// States whether a method alone improves the speed: "yes", "no", "costs" if it is slower, "unclear" if the
+// difference is not larger than the variation between repeated runs, or "run once" if this variation is not known.
 std::string speed_verdict(const MethodGain& gain) {
   const std::string verdict = yes_or_no(gain.speed);
   if (!gain.spread) return "run once";
@@ -176,7 +176,7 @@ std::string describe_unsteady_rows(const std::vector<ExperimentRow>& rows) {
                   100 * kSteadySpread, names));
 }
 
-// Formats the speed and the memory of a row, each with its ratio to that of the first row.
+// Formats the predicted speed and memory of a row, each followed by its ratio to that of the first row.
 std::string planned_columns(double samples_per_s, double first_samples_per_s, int64_t size_mib,
                             int64_t first_mib) {
   if (size_mib == 0) return fmt::format(" {:>6} {:>5} {:>6} {:>4}", "-", "", "-", "");
@@ -185,7 +185,7 @@ std::string planned_columns(double samples_per_s, double first_samples_per_s, in
                      100 * ratio(static_cast<double>(size_mib), static_cast<double>(first_mib)));
 }
 
-// Returns the explanations below the table of predictions.
+// Returns the explanations of marks and columns that are printed below the table of predictions.
 std::string describe_planned_rows(const ExperimentPlan& plan) {
   std::string text;
   if (std::ranges::any_of(plan.rows, [](const PlannedExperiment& row) { return !row.fits; }))
@@ -199,8 +199,8 @@ std::string describe_planned_rows(const ExperimentPlan& plan) {
       text +=
           wrapped(row.experiment.name +
                       ": a plan does not estimate how long a step waits for its batch. The page states no "
-                      "figure: workers and pinned memory help speed if the GPU waits for data, and do "
-                      "not change its memory",
+                      "figure for this row. Workers and pinned memory make steps faster only if the GPU "
+                      "waits for data, and they do not change its memory",
                   kPlannedWidth, 4);
     }
   }

@@ -59,14 +59,15 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
   EXPECT_TRUE(contains(table, "0.75 x   50 %")) << table;
   EXPECT_TRUE(contains(table, "odd: odd is not in this version")) << table;
   EXPECT_TRUE(contains(table, "within 15 % of the measured one in 4 of 4 rows")) << table;
-  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 others, largest error +0 %")) << table;
+  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 other rows within 15 %, largest error +0 %"))
+      << table;
   size_t start = 0;
   for (size_t end = table.find('\n'); end != std::string::npos;
        start = end + 1, end = table.find('\n', start))
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
 }
 
-// If the predictions use a calibration of the CPU, they must not also be scaled by the ratio of the first row.
+// If the predictions use a calibration of the CPU, the table must say so and must not call the first row a calibration.
 TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   std::vector<ExperimentRow> rows = four_rows();
   for (ExperimentRow& row : rows) {
@@ -76,7 +77,7 @@ TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   EXPECT_FALSE(contains(table, "as calibration")) << table;
   EXPECT_TRUE(contains(table, "predictions use a calibration of this device; the first row ran at 0.91 x"))
       << table;
-  EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
+  EXPECT_TRUE(contains(table, "3 of 3 other rows")) << table;
 }
 
 // The names of the rows of a sweep have the same start and the same end. The table must show the whole names, so that a
@@ -113,7 +114,7 @@ TEST(ExperimentSummary, CountsOnlyRowsThatChangeOneThing) {
   EXPECT_EQ(experiment_summary({four_rows().back()}), "");
 }
 
-// Returns rows that were run three times, with speeds that differ by `spread` of the median on either side.
+// Returns rows that were run three times: at the median speed, and at speeds that are lower and higher by the fraction `spread`.
 std::vector<ExperimentRow> repeated_rows(double spread) {
   std::vector<ExperimentRow> rows = four_rows();
   rows.pop_back();
@@ -206,7 +207,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // Earlier versions wrote rows without the two fields that this test erases.
+  // Earlier versions wrote rows without the date and without "is_calibrated", so files without these fields must be readable.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");

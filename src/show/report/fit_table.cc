@@ -47,7 +47,7 @@ std::string_view effect_word(const FitRow& row) {
   return "other";
 }
 
-// Returns the effect on training, with a star if the run has no fp32 master weights.
+// Returns the word for the effect of the row's methods on training. A star is added if the run has no fp32 master weights.
 std::string format_trainable(const FitRow& row) {
   return std::string(effect_word(row)) + (lacks_masters(row) ? "*" : "");
 }
@@ -75,15 +75,15 @@ std::string command_of(const FitRow& row, const FitTableContext& context) {
   return format_program(context) + " " + context.command + " " + words_of(row);
 }
 
-// Returns the first rows of the report, at most `most`, without those that do not fit into the memory.
+// Returns the first `most` rows of the report that fit into the memory. Rows that do not fit are at its end.
 std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
   const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);
   return std::span(report.rows).first(count);
 }
 
-// Returns the rows for which commands are printed: the first rows, the fastest row even if it comes later, and rows
-// that change training less than all rows before them.
+// Returns the rows for which a command line is printed: the first rows of the table, the fastest row, and each row
+// that changes the result of training less than all rows before it.
 std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableContext& context) {
   std::vector<const FitRow*> rows;
   std::optional<MethodEffect> least;
@@ -100,7 +100,7 @@ std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableCo
   return rows;
 }
 
-// Formats the commands; their common arguments are printed once.
+// Formats the command lines of these rows. The arguments that all of them share are printed only once.
 std::string format_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   const std::string_view verb = context.is_plan_only ? "plan" : "run";
@@ -112,7 +112,7 @@ std::string format_commands(const std::vector<const FitRow*>& rows, const FitTab
   return text;
 }
 
-// Formats the commands of a comparison of cards. Cards with the same arguments share a command.
+// Formats the command lines of a comparison of graphics cards. One line is printed for all cards with the same arguments.
 std::string format_card_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
@@ -132,8 +132,8 @@ std::string format_card_commands(const std::vector<const FitRow*>& rows, const F
   return text;
 }
 
-// Returns the names of the row's methods in lines of at most `width` columns. The first line is part of the table row;
-// the others are printed below it.
+// Returns the names of the row's methods, broken into lines of at most `width` columns. The first line is printed in
+// the row of the table, and the others below it.
 std::vector<std::string> method_lines(const FitRow& row, size_t width) {
   std::vector<std::string> lines{""};
   const std::vector<std::string> names =
@@ -203,7 +203,7 @@ Column column_of(const std::vector<const FitRow*>& rows, std::string first, std:
   return column;
 }
 
-// Returns the column with the position of each row in the list. Rows with a tie share a letter: "1a", "2a", "3".
+// Returns the column with the rank of each row. Rows whose speeds differ too little (ties) have the same letter: "1a", "2a", "3".
 Column rank_column(const std::vector<const FitRow*>& rows) {
   Column column{.header = {"rank", ""}};
   char letter = 'a' - 1;
@@ -223,7 +223,7 @@ Column batch_column(const std::vector<const FitRow*>& rows) {
   });
 }
 
-// Returns the three columns with the effect on training, the memory and the speed.
+// Returns the three columns that show the effect on training, the memory and the speed of each row.
 std::vector<Column> figures_of(const std::vector<const FitRow*>& rows) {
   return {
       column_of(rows, "trains", "", [](const FitRow& row) { return left_aligned(format_trainable(row), 8); }),
@@ -262,7 +262,7 @@ std::string format_method_table(const std::vector<const FitRow*>& rows) {
   return format_rows(rows, {rank_column(rows), batch_column(rows)}, figures);
 }
 
-// Explains the letters that mark ties, if there are any.
+// Explains the letters after the ranks, which mark rows of equal speed (ties), if there are any.
 std::string format_ties(const std::vector<const FitRow*>& rows) {
   for (size_t i = 1; i < rows.size(); ++i) {
     if (rows[i]->tie == 0 || rows[i]->tie != rows[i - 1]->tie) continue;
@@ -277,7 +277,7 @@ std::string format_ties(const std::vector<const FitRow*>& rows) {
   return {};
 }
 
-// Explains the words that the column "trains" contains in these rows.
+// Explains those words of the column "trains" (effect on training) that occur in these rows.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });

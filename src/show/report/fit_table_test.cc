@@ -49,7 +49,7 @@ const FitTableContext kOneDevice{.subject = "a model, on l4",
                                  .command = "--model_name_or_path MODEL --train_file FILE",
                                  .to_fill_in = "MODEL: a folder; FILE: the training data"};
 
-// Some lists of methods have the same end. If the table shortened names to their end, rows could not be distinguished.
+// Several lists of methods end with the same names. If the table printed only the end of a list, rows would look the same.
 TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
   FitReport report;
   for (const char* precision : {"bf16", "fp16", "pure_bf16"}) {
@@ -64,7 +64,7 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(5);  // the line without the column of positions
+      row = line.substr(5);  // the line without the first column, which contains the rank
     } else if (!row.empty()) {
       row += line;
     }
@@ -109,8 +109,8 @@ TEST(FitTable, WhatIsToBeFilledInIsSaidOnce) {
             "plimsoll train --model_name_or_path MODEL --train_file FILE --bf16");
 }
 
-// The table has twelve rows, and in addition slower rows that change training less than all rows before them: here the
-// fastest row that only rounds differently, and the run without methods.
+// The table shows the first twelve rows, and in addition slower rows that change training less than all rows before
+// them. Here these are the fastest row that changes only roundings, and the run without any method.
 TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
   FitReport report;
   for (int i = 0; i < 14; ++i) report.rows.push_back(row_of({"sgd"}, 50 - i, MethodEffect::kOtherPath));
@@ -162,8 +162,8 @@ TEST(FitTable, NamesTies) {
   EXPECT_FALSE(contains(text, "1a")) << text;
 }
 
-// The fastest row must be shown even if it is listed last in its tie because it changes training more, and if the other
-// rows of the tie already fill the table.
+// Within a tie, rows that change training more are listed later. The fastest row must be shown even if it is therefore
+// the last row of its tie, and the earlier rows of the tie already fill the table.
 TEST(FitTable, TheFastestIsThereHoweverMuchItChanges) {
   FitReport report;
   for (int i = 0; i < 14; ++i) {

@@ -23,9 +23,9 @@ std::string cache_table(const Plan& plan, size_t columns) {
   const GenerationSizes& sizes = plan.request.generation.sizes;
   const GenerationEstimate estimate = generation_estimate(plan);
   const std::string sequences = counted(sizes.sequences_per_prompt, "sequence");
-  std::string text =
-      fmt::format("\nKV cache: {} MiB in the worst case, {} of {} tokens\n", format_mib(cache.bytes()),
-                  counted(cache.num_pages, "page"), plan.request.generation.page_size);
+  std::string text = fmt::format("\nKV cache: {} MiB for texts of maximum length, {} of {} tokens\n",
+                                 format_mib(cache.bytes()), counted(cache.num_pages, "page"),
+                                 plan.request.generation.page_size);
   text += "  " + wrapped(fmt::format("a token takes {} (keys and values of all layers), a page {}",
                                      small_size(cache.bytes_per_token), small_size(cache.page_bytes)),
                          columns - 2, 4);
@@ -34,20 +34,19 @@ std::string cache_table(const Plan& plan, size_t columns) {
                                      counted(sizes.longest_prompt, "token"),
                                      counted(sizes.max_new_tokens, "new token")),
                          columns - 2, 4);
-  text +=
-      "  " +
-      wrapped(sizes.sequences_per_prompt == 1
-                  ? fmt::format("each prompt has {}",
-                                counted(cache.per_prompt.shared + cache.per_prompt.own, "page"))
-                  : fmt::format(
-                        "each prompt has {} that its sequences share, and each sequence up to {} of its own",
-                        counted(cache.per_prompt.shared, "page"), counted(cache.per_prompt.own, "page")),
-              columns - 2, 4);
+  text += "  " +
+          wrapped(sizes.sequences_per_prompt == 1
+                      ? fmt::format("each prompt has {}",
+                                    counted(cache.per_prompt.shared + cache.per_prompt.own, "page"))
+                      : fmt::format(
+                            "each prompt needs {} that its sequences share, and up to {} more per sequence",
+                            counted(cache.per_prompt.shared, "page"), counted(cache.per_prompt.own, "page")),
+                  columns - 2, 4);
   return text +
          wrapped(
              fmt::format(
                  "speed: prefill of {} in about {} ms; then about {} ms per run of one token per sequence, "
-                 "{} new tokens/s (estimate without the selection of tokens on the host)",
+                 "{} new tokens/s (estimate without the time to select tokens on the host)",
                  counted(plan.request.batches.generate.tokens, "token"), short_number(estimate.prefill_ms),
                  short_number(estimate.decode_run_ms), short_number(estimate.new_tokens_per_s)),
              columns);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Files that a run writes are smaller than this limit. A larger file must be data.
+// Files that a run writes are smaller than this limit. A larger file is assumed to be training data.
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 
 std::string read_small_file(const std::string& path) {
@@ -36,8 +36,8 @@ bool is_number_or_null(const Json& value) {
   return value.is_number() || value.is_null();
 }
 
-// In a log of a run, gpu_throttle is the only value that is text. A file with any other text contains data and is not a
-// log.
+// In a log of a run, all values except gpu_throttle are numbers. A file with any other text is therefore training data
+// and not a log.
 bool is_log_record(const Json& record) {
   if (!record.is_object() || !record.contains("step") || !record.contains("epoch") || record.size() <= 2)
     return false;
@@ -170,7 +170,7 @@ std::string plan_text(const Json& plan) {
   }
   for (const Json& space : plan["spaces"]) {
     if (!space.is_object()) continue;
-    text += fmt::format("  {}: arena {:.1f} MiB (lower bound {:.1f}), outside of it {:.1f} MiB\n",
+    text += fmt::format("  {}: arena {:.1f} MiB (lower bound {:.1f} MiB), other memory {:.1f} MiB\n",
                         space.value("name", std::string("space")),
                         static_cast<double>(integer(space, "arena_bytes")) / kMiB,
                         static_cast<double>(integer(space, "lower_bound_bytes")) / kMiB,
@@ -188,7 +188,7 @@ std::string memory_figures_text(const Json& object) {
          memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
                                .arena_bytes = integer(object, "arena_bytes"),
                                .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
-                               // memory_outcome_table() does not show written bytes, so they are not read.
+                               // memory_outcome_table() does not show this number, so it is not read.
                                .arena_written_bytes = 0,
                                .lower_bound_bytes = integer(object, "lower_bound_bytes"),
                                .constant_bytes = integer(object, "constant_bytes"),
@@ -219,7 +219,7 @@ std::optional<std::string> inspect_object(const std::string& name, const Json& o
   if (name.ends_with("_results.json") && std::ranges::all_of(object, is_number_or_null))
     return results_text(name.substr(0, name.size() - std::string_view("_results.json").size()), object);
   const auto belongs = [&](const char* what) {
-    return std::string(what) + "; inspect its folder for the rest of it\n";
+    return std::string(what) + "; to see more, inspect its folder\n";
   };
   if (name == "profile.json") return belongs("the times of a run's operations (train --profile prints them)");
   if (name == "report.json") return belongs("the map of a run's memory (plimsoll report shows it)");

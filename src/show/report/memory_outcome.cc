@@ -36,7 +36,7 @@ std::string memory_outcome_table(const MemoryFigures& figures) {
   std::string text = left_aligned("memory, MiB", 29) + right_aligned("predicted", 12) +
                      right_aligned("held", 12) + right_aligned("measured", 12) + "\n";
   text += row("arena", figures.arena_bytes, figures.arena_bytes, figures.arena_high_water_bytes);
-  // The memory outside the arena cannot be measured directly. It is the measured memory of the process minus the arena.
+  // Memory outside the arena cannot be measured directly. It is computed as the measured memory of the process minus the arena.
   const int64_t beside = std::max<int64_t>(0, figures.measured_peak_bytes - figures.arena_bytes);
   text += row("device constant", figures.constant_bytes, 0, figures.measured_peak_bytes == 0 ? 0 : beside);
   text += row("total", figures.predicted_total_bytes, 0, figures.measured_peak_bytes);

@@ -244,7 +244,7 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
   return object;
 }
 
-// Returns the list of memory spaces: first that of the device that computes; for a GPU, host memory follows.
+// Returns the list of memory spaces: first the memory of the device that computes (GPU or CPU), and after a GPU the host memory.
 Json spaces_json(const Plan& plan) {
   Json spaces = Json::array();
   spaces.push_back({{"name", plan.is_on_gpu() ? "cuda" : "cpu"},
@@ -278,7 +278,7 @@ Json spaces_json(const Plan& plan) {
   return spaces;
 }
 
-// Returns the data rate and the latency of exchanges between the ranks; null for one rank.
+// Returns the data rate and the latency of exchanges between the ranks, or null if the run has only one rank.
 Json rank_link_json(const PlanRequest& request) {
   if (request.ranks.count == 1) return nullptr;
   const RankLink link = rank_link(request);

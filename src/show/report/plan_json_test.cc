@@ -61,8 +61,8 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
 // If optimizer states are kept in host memory, the JSON must have a second memory space, the table an additional line,
 // and the estimated step must include the time of the transfers.
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
-  // The test uses a large model, because the GPU holds the states of two updates at a time. In a small model the
-  // embedding table alone has half of all states, so little GPU memory would be saved.
+  // The test uses a large model. The GPU still holds the states of two updates at a time, and in a small model the embedding
+  // table alone would have half of all states, so that keeping states on the host would save little GPU memory.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -77,14 +77,14 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());
   EXPECT_LT(json["total_bytes"], without["total_bytes"]);
   EXPECT_NE(plan_table(plan).find("pinned host memory"), std::string::npos);
-  // Lower bound of the additional time: both moments of every parameter are transferred once to the GPU and once back,
-  // in both directions at the same time.
+  // Lower bound of the time that the transfers add: both moments of every parameter are transferred to the GPU and
+  // back once, at the same time in both directions.
   const double one_way_ms =
       1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.device.gpu.link_gb_per_s * 1e9);
   const double without_ms = without["estimate"]["ms"].get<double>();
   const double more_ms = json["estimate"]["ms"].get<double>() - without_ms;
-  // Transfers can overlap only with the next forward pass, a third of the computation: every update waits for the norm
-  // of the gradients, which is known only after all other computation.
+  // Only the next forward pass, a third of the computation, can hide transfers. All updates wait for the norm of the
+  // gradients, which is known only after the backward pass.
   EXPECT_GT(more_ms, one_way_ms - without_ms / 3);
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }

@@ -59,14 +59,14 @@ std::string describe_zero_stage(const RankOptions& ranks) {
   return "";
 }
 
-// Describes what ranks divide among them: ", which divide optimizer states and gradients (ZeRO stage 2)".
+// Describes what each rank stores only a part of: ", which divide optimizer states and gradients (ZeRO stage 2)".
 std::string describe_division(const RankOptions& ranks) {
   if (ranks.updates_on_first) return ", the first of which makes all updates (--data_parallel_mode dp)";
   const std::string stage = describe_zero_stage(ranks);
   return stage.empty() ? "" : ", which " + stage;
 }
 
-// Describes the ranks that train on the same batches, such as "2 ranks that are the stages of a pipeline".
+// Describes a group of ranks that train together on the same batches, such as "2 ranks that are the stages of a pipeline".
 std::string describe_group(const RankOptions& ranks) {
   const std::string_view kinds =
       ranks.divides_rows() ? "tensor and sequence parallelism" : "tensor parallelism";
@@ -95,8 +95,8 @@ std::string describe_ranks(const RankOptions& ranks) {
                      stage.empty() ? "" : "; the groups " + stage);
 }
 
-// Describes the size of the text generation that the plan has room for, or the estimated speed of the training or
-// evaluation.
+// For a plan that generates texts, describes the number and length of the sequences for which it reserves memory.
+// For other plans, describes the estimated speed.
 std::string describe_work(const Plan& plan) {
   const GenerationOptions& generation = plan.request.generation;
   if (generation.num_pages > 0) {
@@ -108,7 +108,7 @@ std::string describe_work(const Plan& plan) {
   return fmt::format("about {} samples/s (estimate)", short_number(operations_anatomy(plan).samples_per_s()));
 }
 
-// Returns true if several ranks train, so that the table has to describe them.
+// Returns true if several ranks train. The table then has a line that describes them.
 bool trains_on_ranks(const Plan& plan) {
   return plan.trains() && plan.request.ranks.count > 1;
 }
@@ -142,8 +142,8 @@ std::string bar(double height, Characters characters) {
   return characters == Characters::kUnicode ? kUnicodeBars[level] : kAsciiBars[level];
 }
 
-// Draws the transient bytes of one segment (forward, backward or optimizer) over its estimated time, as bars relative
-// to the peak.
+// Draws a curve of characters: the memory of temporary tensors during one part of a step (forward, backward or
+// optimizer) over its estimated time, relative to the peak.
 std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<double>& heights, Segment segment,
                       size_t cells, Characters characters) {
   double total_ms = 0;
@@ -166,7 +166,7 @@ std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<doub
   return line;
 }
 
-// Returns the lines to the right of the memory table, which show the memory of the training program over time.
+// Returns lines that are printed to the right of the memory table. They show how the memory of a training step changes over time.
 std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
   if (!plan.trains()) return {};
   const std::vector<OpEstimate> ops = estimate_ops(plan, plan.programs.at(kTrainProgram));
@@ -187,7 +187,7 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-// Returns the name of the table row for gradients: "gradients (bf16, fp32)" if not all gradients are fp32.
+// Returns the label of the table row for gradients. It names their data types if not all are fp32: "gradients (bf16, fp32)".
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.trains() && plan.request.precision.activation_dtype) {
@@ -320,7 +320,7 @@ std::string describe_disk(const Plan& plan, size_t columns) {
 }
 
 // Describes the host memory into which a GPU's checkpoint is copied so that it can be written in the background.
-// Returns "" for a CPU, whose memory table contains it.
+// Returns "" for a CPU, where this copy is in the table of memory.
 std::string describe_checkpoint_copy(const Plan& plan, size_t columns) {
   if (!plan.is_on_gpu() || plan.host.checkpoint_bytes == 0) return "";
   return wrapped(
@@ -343,8 +343,8 @@ std::string describe_formulas(const Plan& plan, size_t columns) {
   return "";
 }
 
-// Describes links that the user named: "292.0 GB/s between ranks and 0.13 ms per all_reduce, from nvlink4 inside 8
-// machines and ib400 between them, assumed".
+// Describes the network links that the user specified by name: "292.0 GB/s between ranks and 0.13 ms per
+// all_reduce, from nvlink4 inside 8 machines and ib400 between them, assumed".
 std::string describe_named_links(const PlanRequest& request) {
   const RankLinks& links = request.named_links;
   const std::string inside = links.inside.empty() ? "the device's links" : links.inside;
@@ -416,8 +416,8 @@ std::string verdict(const Plan& plan, size_t columns) {
                  columns);
 }
 
-// Formats a relative time: "3.4 x faster" or "2.1 x slower" for large differences, otherwise "+12 % time" or
-// "same time".
+// Formats the time of a step relative to that of another one: "3.4 x faster" or "2.1 x slower" for large
+// differences, otherwise "+12 % time" or "same time".
 std::string describe_time(double relative_time) {
   const double percent = 100.0 * (relative_time - 1.0);
   if (relative_time > 0 && relative_time <= 0.67) return fmt::format("{:.1f} x faster", 1.0 / relative_time);

@@ -18,8 +18,8 @@ namespace plimsoll {
 std::string plan_table(const Plan& plan, const PlanLabels& labels = {},
                        Characters characters = Characters::kUnicode, size_t columns = 100);
 
-// Formats the five lines of the plan that `train` prints: model, batch with the estimated speed, memory, its largest purposes, and
-// peak. A run of several ranks also has one or two lines that describe them. Each has at most 100 columns.
+// Formats the five lines about the plan that `train` prints: the model, the batch with the estimated speed, the memory, the
+// purposes that need most of it, and its peak. For several ranks, one or two lines describe these. Each has at most 100 columns.
 std::string plan_summary(const Plan& plan, const PlanLabels& labels = {});
 // Formats the one line of the plan that `eval` and `predict` print.
 std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
@@ -28,19 +28,20 @@ std::string plan_headline(const Plan& plan, const PlanLabels& labels = {});
 // effect on the time per sample. At most `columns` columns, with a newline at the end; empty without savings.
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings, size_t columns = 100);
 
-// Formats the KV cache of a plan that generates texts, by token, page and sequence, and its estimated speed, with a newline at the end.
+// Formats the memory of the KV cache (per token, per page and per sequence) and the estimated speed of a plan that generates texts.
+// Ends with a newline.
 std::string cache_table(const Plan& plan, size_t columns = 100);
-// Formats the memory and speed with other numbers of beams, or of texts per prompt: one line of at most 80 columns for each. Empty if
-// `costs` is empty.
+// Formats how the memory and speed change with the number of beams or of texts per prompt: one line of at most 80 columns for each
+// number in `costs`. Returns "" if `costs` is empty.
 std::string beam_table(const Plan& plan, const std::vector<BeamCost>& costs);
 
 // Formats the output of `--modules`: weights, states, gradients, saved and temporary bytes of every module of
 // the model.
 std::string module_table(const Plan& plan);
 
-// Formats the output of `--why`: each kernel and the reasons why faster kernels cannot be used, each pass of the graph
-// with the number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
-// to this plan.
+// Formats the output of `--why`: each chosen kernel and why faster ones cannot be used, each pass of the graph
+// compiler with the number of ops before and after it, the values saved for the backward pass, and the memory of this
+// plan compared to common rules of thumb.
 std::string plan_why(const Plan& plan);
 
 // With --stop_after_pass, describes which passes do not run, and which later passes run anyway because the run needs
@@ -51,15 +52,15 @@ std::string format_stopped_passes(const Plan& plan);
 std::string_view describe_precision(DType dtype);
 // Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
-// Describes the speed of the links between ranks: "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per
-// exchange between ranks by Gloo, measured ..."; with links that the user named, their rates and names.
+// Describes the speed of the links between ranks: "1.0 GB/s between ranks, assumed" or "1.3 GB/s and 0.07 ms per exchange between
+// ranks by Gloo, measured ...". If the user specified links by name, the text contains their names and rates.
 std::string describe_rank_link(const PlanRequest& request);
 
 // The function below formats what the backward pass recomputes, for people. Pure; thread-safe.
 
-// Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
-// operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns` columns, with a
-// newline at the end; empty if only the default is requested.
+// Formats one line per block of the model, or per range of blocks that are treated alike: MiB kept and
+// recomputed, operations, estimated time, its fraction of the step, and the recomputed ops. At most `columns`
+// columns, with a newline at the end. Returns "" for the default policy, which recomputes cheap values only.
 std::string recompute_table(const Plan& plan, size_t columns);
 
 // The functions below compare the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.

@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Returns the columns of the first line of the table that starts with this label.
+// Returns the cells of the first line of the table that starts with this label.
 std::vector<std::string> cells(const std::string& table, const std::string& label) {
   for (const std::string& line : lines_of(table)) {
     if (!line.starts_with(label)) continue;
@@ -158,7 +158,7 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   }
 }
 
-// With data parallelism every rank has the same plan, and samples per second are those of all ranks together.
+// With data parallelism, every rank has the same plan. The samples per second in the table are the sum over all ranks.
 TEST(PlanTable, StatesTheNumberOfRanksAndTheAssumedRateBetweenThem) {
   PlanRequest request = small_request();
   EXPECT_EQ(plan_table(build_plan(request)).find("rank"), std::string::npos);
@@ -185,7 +185,7 @@ TEST(PlanTable, StatesTheMeasuredRateAndLatencyBetweenRanks) {
   EXPECT_EQ(table.find("assumed"), std::string::npos) << table;
 }
 
-// With several GPUs, the exchange of gradients takes memory outside the arena, which the table must name.
+// With several GPUs, connections between GPUs need memory outside the arena for the exchange of gradients. The table must list it.
 TEST(PlanTable, NamesTheMemoryOfTheConnectionsBetweenGpus) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -254,8 +254,8 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
-  // The sizes of two matrix products of a layer, which occur in the forward pass and in the computation of the
-  // gradients.
+  // The sizes of two matrix products of a layer. The forward pass multiplies matrices of these sizes, and so
+  // does the computation of gradients.
   for (const char* product :
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);
@@ -295,8 +295,8 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
       << "all of them were measured";
 }
 
-// For a GPU, the table and the JSON must state the number of captured CUDA graphs and of buckets (the batch sizes for
-// which the program is compiled).
+// For a GPU, the table and the JSON must state how many CUDA graphs a run captures, and for how many batch sizes
+// (buckets) the program is compiled.
 TEST(PlanWhy, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;

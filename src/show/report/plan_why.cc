@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// One kernel implementation of an op: the number of ops for which it was chosen, and the reasons why faster
-// implementations could not be used.
+// The use of one kernel implementation for a kind of op: for how many ops it was chosen, and the reasons why
+// faster implementations could not be used.
 struct Choice {
   int64_t count = 0;
   std::set<std::string> refusals;
@@ -137,8 +137,8 @@ std::string format_formulas(const Plan& plan) {
   return text + "  " + wrapped(parameters.difference, 98);
 }
 
-// Describes when the updates run if optimizer states are kept on the host, and why. They run either in the next forward
-// pass, where each weight is read, or in a separate part of the step after the backward pass.
+// Describes when the weights are updated if optimizer states are kept on the host, and why: in the next step's forward
+// pass just before each weight is read, or in a separate part of the step after the backward pass.
 std::string format_update_place(const Plan& plan) {
   if (!plan.trains() || !plan.programs.at(kTrainProgram).update_place) return "";
   const UpdatePlace& place = *plan.programs.at(kTrainProgram).update_place;

@@ -31,8 +31,8 @@ std::vector<PlotPoint> points_of(const LogHistory& history, const std::string& k
   return points;
 }
 
-// Returns a range that contains every finite value with a margin. It starts at 0 if the values are not far
-// above it.
+// Returns a range for an axis that contains every finite value with a margin. It starts at 0 unless all
+// values are far above 0.
 std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
   double low = 0;
   double high = 0;
@@ -49,8 +49,8 @@ std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
   return {low == 0 ? 0 : low - margin, high + margin};
 }
 
-// The columns of the plot of memory over time. Several ops can run within the width of one column, which then shows the
-// op with the most memory.
+// The plot of memory over time is divided into columns of equal width. If several ops run within one column, the column
+// shows the memory of the op that needs the most.
 struct Columns {
   std::vector<double> x;  // The start of each column and the end of the last one, in milliseconds.
   std::vector<PurposeBytes> bytes;
@@ -86,8 +86,8 @@ Columns columns_of(const Plan& plan, const ProgramPlan& program) {
   return columns;
 }
 
-// Returns the upper edge of the lowest `num_purposes` areas of the stacked plot. The edge consists of steps, with a
-// point at the start and at the end of each step.
+// Returns the upper edge of the area of the lowest `num_purposes` purposes in the stacked plot. The edge is a step
+// function with a point at the start and at the end of each column.
 std::vector<PlotPoint> edge(const Columns& columns, size_t num_purposes) {
   std::vector<PlotPoint> points;
   for (size_t c = 0; c < columns.bytes.size(); ++c) {
@@ -174,7 +174,7 @@ bool is_quality_metric(std::string_view key) {
 
 namespace {
 
-// Returns the names of the metrics of the evaluations.
+// Returns the names of all evaluation metrics in the log.
 std::set<std::string> metric_keys(const LogHistory& history) {
   std::set<std::string> keys;
   for (const LogRecord& record : history) {

@@ -65,7 +65,7 @@ std::string describe_steps(const ProfileContext& context) {
     return fmt::format(
         "mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
         first == 0 ? ""
-                   : fmt::format("; {} more {} not included, because a batch size ran for the first time",
+                   : fmt::format("; {} more {} not included: the first step with a batch size takes longer",
                                  first, first == 1 ? "step is" : "steps are"));
   }
   if (first == 0) return "";
@@ -74,8 +74,8 @@ std::string describe_steps(const ProfileContext& context) {
       first == 1 ? "" : "s");
 }
 
-// Formats the reached rates as shares of the measured peak rates of the device. Matrix products are compared with the
-// peak rate of matrix products, all other ops with the memory bandwidth.
+// Formats the reached rates as percentages of the peak rates that were measured on this device. The FLOPS of matrix
+// products are compared with the peak FLOPS, and the GB/s of all other ops with the memory bandwidth.
 std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;

@@ -11,8 +11,8 @@ namespace plimsoll {
 
 struct ProfileContext {
   int64_t num_steps = 0;  // number of measured steps; 0 if unknown
-  // Number of steps in which a program ran for the first time with its batch size (bucket), which is slower. The
-  // figures exclude these steps if other steps were measured.
+  // Number of steps in which a program ran for the first time with a batch size, which is slower. The measured
+  // times exclude these steps if other steps were measured.
   int64_t num_first_steps = 0;
   double step_ms = 0;  // wall time of a step; 0 if unknown
   // Measured peak rate of the device, with which the reached rates are compared; 0 if unknown.
@@ -20,9 +20,9 @@ struct ProfileContext {
   double peak_gb_per_s = 0;
 };
 
-// Formats a table of the groups, with forward next to backward and optimizer, GFLOP/s and GB/s, and then the
-// ten slowest ops. `ms_per_step[i]` is the mean time of ops[i] per step, summed over all its runs in that
-// step; the ops come from estimate_ops() of the program that ran. Requires: one time per op.
+// Formats a table of op groups with forward, backward and optimizer times, GFLOP/s and GB/s, followed by the
+// ten slowest ops. `ms_per_step[i]` is the mean time of ops[i] per step, summed over all its executions in
+// that step. `ops` comes from estimate_ops() of the program that ran. Requires: one time per op.
 std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                           const ProfileContext& context);
 

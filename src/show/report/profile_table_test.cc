@@ -86,7 +86,7 @@ TEST(ProfileTable, SaysWhichStepsAreLeftOut) {
   };
   EXPECT_EQ(words({.num_steps = 1}), "mean of 1 step");
   EXPECT_EQ(words({.num_steps = 9, .num_first_steps = 3}),
-            "mean of 9 steps; 3 more steps are not included, because a batch size ran for the first time");
+            "mean of 9 steps; 3 more steps are not included: the first step with a batch size takes longer");
   EXPECT_EQ(words({.num_first_steps = 1}),
             "mean of 1 step, each the first with its batch size, which takes longer: run more steps");
   EXPECT_EQ(words({}), "");

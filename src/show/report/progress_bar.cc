@@ -64,8 +64,8 @@ std::string drawn_bar(double done, size_t width, Characters characters) {
 
 namespace {
 
-// Returns the figures that fit into `columns`, each with two blanks before it. If they do not all fit, the last ones
-// are omitted first, but elapsed and remaining time are omitted last.
+// Returns the numbers of the progress line that fit into `columns`, with two spaces before each. If not all fit,
+// those at the end are omitted first, except that elapsed and remaining time are omitted last.
 std::string tail_within(const ProgressFigures& figures, size_t columns) {
   const std::string time = "  " + clock(figures);
   if (time.size() > columns) return {};

@@ -21,7 +21,7 @@ std::string format_grouped(int64_t value);
 std::string format_clock(double seconds);
 // Formats three significant digits, without an exponent if that is short: "12.1", "0.184", "4072".
 std::string short_number(double value);
-// Formats a fraction: "94 %", "0.2 %"; "-" if the whole is 0.
+// Formats `part` as a percentage of `whole`: "94 %", "0.2 %"; "-" if `whole` is 0.
 std::string format_share(double part, double whole);
 
 // Breaks a sentence at blanks into lines of at most `width` columns; lines after the first are indented.
@@ -54,12 +54,12 @@ struct ProgressFigures {
 };
 
 // Formats a progress bar such as "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611
-// MiB  1:12 < 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
-// fit, the last ones are omitted first, but the elapsed and the remaining time are omitted last.
+// MiB  1:12 < 2:14", never wider than `columns`. The bar uses the space that the numbers leave. If not all numbers
+// fit, those at the end are omitted first, but elapsed and remaining time last.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);
-// Formats the figures of progress_bar() without a bar, for a log. If the figures do not fit, they are omitted in the order of
-// progress_bar().
+// Formats the same numbers as progress_bar() in one line without a bar, for a log. If not all of them fit, they are omitted
+// in the same order as in progress_bar().
 std::string progress_line(const ProgressFigures& figures, size_t columns = std::string::npos);
 
 }  // namespace plimsoll

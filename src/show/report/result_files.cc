@@ -81,7 +81,7 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
   constexpr std::string_view kEmptyList = "\n  \"log_history\": []";
   state["log_history"] = nlohmann::json::array();
   const std::string text = python_json(state, 2) + "\n";
-  // The texts in `state` contain no line break, so the pattern with a line break can only match the key log_history.
+  // JSON escapes line breaks in texts, so a pattern that contains a line break can match only the key log_history and no value.
   const size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
   put(std::string_view(text).substr(0, list));
   bool is_first = true;

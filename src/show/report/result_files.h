@@ -29,8 +29,8 @@ nlohmann::json metric_json(std::string_view key, double value);
 std::string results_json(const MetricMap& metrics);
 
 // Writes trainer_state.json in pieces: JSON with an indent of 2, sorted keys and a newline at the end. `state` contains
-// everything except log_history, whose records contain "epoch" and "step" in addition to their values. Memory: that of
-// one record, for any number of records.
+// all keys except log_history. Each record of log_history gets "epoch" and "step" in addition to its values. Memory:
+// one record at a time, however many there are.
 void write_trainer_state(nlohmann::json state, const LogHistory& history,
                          const std::function<void(std::string_view)>& put);
 

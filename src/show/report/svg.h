@@ -46,7 +46,7 @@ class SvgPlot {
   void horizontal_mark(double y, std::string_view word);
   void legend_entry(std::string_view colour, std::string_view dashes, std::string_view word);
 
-  // Width of the drawing area in pixels; finer detail is not visible.
+  // Width of the plot's drawing area in pixels. A line needs no more points than this, because finer detail would not be visible.
   static constexpr int kColumns = 700;
 
   // Return the complete drawing: as a Picture, and as the text of an SVG file with a newline at the end.
@@ -63,7 +63,7 @@ class SvgPlot {
   PlotText text_;
   double x_low_, x_high_, y_low_, y_high_;
   Picture body_;
-  Picture marks_;  // marks and legend, which are drawn on top of body_
+  Picture marks_;  // lines for marked values and the legend, which are drawn on top of body_
   int num_legend_ = 0;
 };
 

@@ -26,7 +26,7 @@ def write_models(folder):
 MODELS = [f"bert_{name}" for name in BERT] + [f"distilbert_{name}" for name in DISTILBERT]
 CASES = [((f"{model}-single-{optimizer}", model), settings) for model in MODELS
          for optimizer, settings in (("adamw", {}), ("sgd", SGD))]
-# Cases that are not compared in 16 bits, and the reason. The BERT cases test the same activations in 16 bits.
+# The cases that are not compared in 16 bits, with the reason. In 16 bits these activations are tested by the BERT cases only.
 WITHOUT_BF16 = {f"distilbert_{name}": "the head's ReLU has 16 units: one that changes sides moves the gradient more than the roundings do"
                 for name in DISTILBERT}
 FIRST_BATCHES = [(model, "single") for model in MODELS]

@@ -20,7 +20,7 @@ LABELS = {"num_labels": 3, **label_names(3)}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 24}
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
-# Every text has more than original_max_position_embeddings = 3 tokens, so all of them use the long factors.
+# LongRoPE uses the long factors for texts longer than original_max_position_embeddings. All texts have more than 3 tokens.
 LONGROPE = {"rope_type": "longrope", "rope_theta": 50.0, "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 1.5, 2.5, 4.0],
             "original_max_position_embeddings": 3}
 
