@@ -104,8 +104,8 @@ constexpr int64_t rms_norm_bwd_scratch_bytes(const RmsNormDims& dims) {
 constexpr int64_t rms_norm_bwd_cuda_scratch_bytes(const RmsNormDims& dims) {
   return rms_norm_cuda_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C);
 }
-// Return the largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU. The error bounds of d_gain follow from
-// it.
+// Return the largest number of additions that any term of the sum d_gain takes part in, on a CPU and on a GPU. The error bounds of d_gain
+// are computed from this number.
 constexpr double rms_norm_gain_depth(const RmsNormDims& dims) {
   const int64_t most = std::max(dims.H, dims.G);
   return static_cast<double>(row_blocks(dims.T * most, dims.C).rows_per_block) + 64.0 + 2.0;
