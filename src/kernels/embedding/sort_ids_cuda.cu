@@ -164,7 +164,7 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   return sum - value;
 }
 
-// Thread d, for d < kDigits, gets the destination of the first token with digit d in this block: it follows all tokens with lower digits,
+// Returns to thread d, for d < kDigits, the destination of the block's first token with digit d: it follows all tokens with lower digits,
 // and the tokens with digit d of earlier blocks. `total` contains the number of tokens of this block with each digit. Requires: every block
 // has written its counts.
 __device__ __forceinline__ int first_place(int* total, int* warp_sums) {

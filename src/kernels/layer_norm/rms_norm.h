@@ -3,8 +3,8 @@
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
-// With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it; the
-// backward pass adds their gradient of s (d_sum_term).
+// With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it. The
+// gradient of s that these ops compute (d_sum_term) is added in the backward pass.
 //
 // Legend: T rows of N elements (one row per token, then unused tail rows). A row begins with H vectors of C elements, which are
 // normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are copied. A norm

@@ -108,7 +108,7 @@ __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
       "l"(from));
 #endif
 }
-// Makes the copies that were started since the last call one set, for which wait_for_sets() can wait. A set may be empty.
+// Combines the copies that were started since the last call into a set, for which wait_for_sets() can wait. A set may be empty.
 __device__ __forceinline__ void end_set() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int groups = args.terms / kTerms;
   const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
 
-  // What this thread copies next: the tile, the number of the group of terms, and the two rows of w. A thread whose column is after the
+  // The next copy of this thread: the tile, the number of the group of terms, and the two rows of w. A thread whose column is after the
   // last one of y copies the row of w of the last column instead; its sums are not stored.
   struct {
     int tile, at;

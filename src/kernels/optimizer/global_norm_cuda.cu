@@ -59,8 +59,8 @@ struct ThreadSum {
   }
 };
 
-// Loads a group of elements with a streaming hint (__ldcs), because all gradients do not fit into the cache, which need not keep them. On
-// an H200, the norm of 100 million gradients in bf16 takes 55 us, and 58 us with plain loads.
+// Loads a group of elements with a streaming hint (__ldcs), because the gradients are not read again while they are in the cache. On an
+// H200, the norm of 100 million gradients in bf16 takes 55 us, and 58 us with plain loads.
 template <typename T>
 __device__ __forceinline__ Raw<T, kGroup> load_once(const T* p) {
   Raw<T, kGroup> raw;
