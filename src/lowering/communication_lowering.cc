@@ -48,7 +48,7 @@ LoweredOp describe_all_gather(const OpView& op, const Bucket& bucket, const Kern
   return {.dtype = DType::kF32, .family = slices_problem(op, bucket)};
 }
 
-// Describes a message between ranks. It copies bytes of any element type, so its kernels are listed under a fixed type.
+// Describes a message between ranks. The kernels copy bytes whatever the element type, so the catalog lists them under fp32 only.
 LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
           .family = AllReduceProblem{.ranks = 2,
@@ -56,7 +56,7 @@ LoweredOp describe_message(const OpView& op, const Bucket& bucket, const KernelT
                                      .maps_peers = maps_peers(op.attributes())}};
 }
 
-// Describes an exchange of heads, which copies bytes, whatever the type of the elements.
+// Describes an exchange of heads. The kernels copy bytes whatever the element type, so the catalog lists them under fp32 only.
 LoweredOp describe_head_exchange(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.dtype = DType::kF32,
           .family = AllReduceProblem{.ranks = op.attributes().integer("ranks"),

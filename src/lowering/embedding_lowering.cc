@@ -18,8 +18,8 @@ LoweredOp describe_embedding_bwd(const OpView& op, const Bucket& bucket, const K
   return describe_embedding_of(op.input(EmbeddingBwdOp::kDX), op.in_shape(EmbeddingBwdOp::kDX)[0], bucket);
 }
 
-// Describes the sorting of ids. The op has no floating-point operand, so its kernel is listed in the catalog under a fixed type.
-// The inputs after cu_seqlens are the lists of ids.
+// Describes the sorting of ids. The ids are integers, so the catalog lists the kernels under one fixed floating-point type. The inputs of
+// the op are cu_seqlens and then the lists of ids.
 LoweredOp describe_sort_ids(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   return {.family = SortIdsProblem{.tokens = op.in_shape(SortIdsOp::kIds)[0].at(bucket),
                                    .rows = op.attributes().integer("rows"),

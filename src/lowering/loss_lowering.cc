@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Whatever the op is, the functions below read the operands that are compared here at the positions that LinearCrossEntropyOp defines, so
-// the positions must be equal.
+// The functions below read the operands x, w and so on of all these ops at the positions that LinearCrossEntropyOp defines. In every other
+// op, these operands must therefore have the same positions.
 static_assert(int{LinearClassSumsOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearClassSumsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearClassSumsOp::kBias} == LinearCrossEntropyOp::kBias &&

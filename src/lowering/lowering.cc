@@ -9,8 +9,8 @@ namespace plimsoll {
 namespace {
 
 struct Table {
-  std::vector<Lowering> rows;  // the table rows of all ops, grouped by kernel family
-  // pointers to these rows, sorted by the address of the schema of the op for a binary search
+  std::vector<Lowering> rows;  // one entry per op, grouped by kernel family
+  // pointers to these entries, sorted by the address of the op's schema (member `op`), for a binary search
   std::vector<const Lowering*> by_op;
 
   Table() {

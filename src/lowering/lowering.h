@@ -32,7 +32,7 @@ struct Lowering {
   LoweredOp (*describe)(const OpView& op, const Bucket& bucket, const KernelTarget& target) = nullptr;
 };
 
-// Returns the table rows of all families, in the order of the catalog's families.
+// Returns the table rows (one per op) of all kernel families, in the order in which the kernel catalog lists the families.
 std::span<const Lowering> all_lowerings();
 // Returns the table row of an op. Errors: kInternal if the op has none.
 const Lowering& lowering_of(const OpSchema& op);
@@ -41,7 +41,7 @@ const Lowering& lowering_of(const OpSchema& op);
 // for example its number of tokens. Errors: as lowering_of().
 Problem lower_op(const OpView& op, const Bucket& bucket, const KernelTarget& target);
 
-// Return the table rows of each family. Only lowering.cc and the files of the families may use them.
+// Each function returns the table rows of one kernel family. Only lowering.cc and the files of the families may call them.
 
 std::vector<Lowering> matmul_lowerings();
 std::vector<Lowering> embedding_lowerings();
@@ -53,7 +53,7 @@ std::vector<Lowering> optimizer_lowerings();
 std::vector<Lowering> quantization_lowerings();
 std::vector<Lowering> communication_lowerings();
 
-// Describes an op by the number of rows and columns of its input kInput. A value that is not a matrix counts as one row.
+// Describes an op by the numbers of rows and columns of its input number kInput. A tensor that is not a matrix counts as one row.
 LoweredOp describe_rows_of(const Value& value, const Bucket& bucket);
 template <int kInput>
 LoweredOp describe_rows(const OpView& op, const Bucket& bucket, const KernelTarget&) {

@@ -6,12 +6,12 @@
 namespace plimsoll {
 namespace {
 
-// matmul_problem() reads the operands of all these ops at the positions that MatmulOp defines, so the positions must be equal.
+// matmul_problem() reads the inputs of all these ops at the positions that MatmulOp defines, so they must have the same positions.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&
               int{LinearNormOp::kX} == MatmulOp::kA && int{LinearNormOp::kW} == MatmulOp::kB);
-// matmul_problem() reads all operands of scaled_matmul at the positions that MatmulOp defines.
+// matmul_problem() also reads all operands of scaled_matmul at the positions that MatmulOp defines.
 static_assert(int{ScaledMatmulOp::kA} == MatmulOp::kA && int{ScaledMatmulOp::kB} == MatmulOp::kB &&
               int{ScaledMatmulOp::kBias} == MatmulOp::kBias &&
               int{ScaledMatmulOp::kInto} == MatmulOp::kInto &&

@@ -7,9 +7,9 @@
 namespace plimsoll {
 namespace {
 
-// Describes an RMS norm of attention heads, in which each head of a row is normalized separately as a vector. The op can have two
-// gains, one for the query heads and one for the key heads. The problem has one row for each token and each head of the larger of
-// these two groups.
+// Describes an RMS norm of attention heads, which normalizes each head of a row separately as a vector. The op can have two gains, one for
+// the query heads and one for the key heads. The problem has one row per token and head, where only the larger of the two numbers of heads
+// counts.
 template <int kX, int kGain>
 LoweredOp describe_rms_norm(const OpView& op, const Bucket& bucket, const KernelTarget&) {
   const int64_t vectors = std::max(op.attributes().integer("heads"), op.attributes().integer("second_heads"));

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the type in which the update computes. It is fp32 also for a parameter that is stored in bf16, whether or not the
-// remaining bits of its fp32 value are stored in addition.
+// Returns the type in which the update computes: the parameter's type, or fp32 if the parameter is stored in bf16, either alone or together
+// with the remaining bits of its fp32 value.
 DType update_dtype(const OpView& op) {
   const bool computes_in_f32 =
       op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");

@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// The type of a tag without a type, such as "O" or a plain "B". A plain "B" begins an entity of this type.
+// The type of tags that have no type, such as "O" or a plain "B". Entities that begin with a plain "B" have this type.
 constexpr std::string_view kNoType = "_";
 
 bool is_one_of(char letter, std::string_view letters) {
@@ -49,8 +49,8 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
       tags_.push_back({});
       continue;
     }
-    // Only the letters tested above have a meaning of their own. Any other first character, which may have
-    // several bytes in UTF-8, is stored as the same letter.
+    // Only B, I, E, S, O and '.' have a meaning of their own. A first character of several bytes in UTF-8 is none of these, so it is stored
+    // as '?'.
     const size_t first = std::max<size_t>(1, utf8_sequence_length(name));
     std::string_view type = std::string_view(name).substr(first);
     if (const size_t hyphen = type.find('-'); hyphen != std::string_view::npos)
@@ -63,7 +63,7 @@ EntityCounts::EntityCounts(int64_t num_labels, std::span<const std::string> name
 
 void EntityCounts::find_entities(std::span<const int32_t> ids, std::vector<Entity>& entities) const {
   entities.clear();
-  // the index of the type before the first word; no type of a tag has this index
+  // The type of the tag that precedes the first word. It differs from the type of every real tag.
   constexpr int64_t kBeforeTheFirst = -1;
   Tag previous{'O', kBeforeTheFirst};
   int64_t begin = 0;

@@ -18,7 +18,7 @@ namespace plimsoll {
 
 class EntityCounts {
  public:
-  // `names` are the tags by id. An id without a name has the tag "LABEL_<id>", as in Hugging Face's configurations.
+  // `names` contains the name of each tag, by id. An id without a name has the tag "LABEL_<id>", as in Hugging Face's configurations.
   EntityCounts(int64_t num_labels, std::span<const std::string> names);
 
   // Adds a sequence of labels and predictions, which are ids. Requires: equal lengths, ids below num_labels.

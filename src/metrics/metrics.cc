@@ -250,7 +250,7 @@ std::vector<double> average_ranks(std::span<const double> values) {
     while (end < order.size() && values[order[end]] == values[order[begin]]) {
       ++end;
     }
-    // Equal values get the mean of the ranks begin + 1 to end.
+    // Equal values share the ranks begin + 1 to end, so each of them gets the mean of these ranks.
     const double rank = static_cast<double>(begin + end + 1) / 2.0;
     for (; begin < end; ++begin) {
       ranks[order[begin]] = rank;

@@ -18,8 +18,8 @@ namespace plimsoll {
 
 enum class F1Average { kBinary, kMacro, kWeighted, kMicro };
 
-// The sums of the rows, of the columns and of the diagonal of a confusion matrix, from which all metrics follow. Memory: 24
-// bytes per class; the matrix itself would need terabytes for a million classes.
+// The row sums, the column sums and the diagonal of a confusion matrix. All metrics can be computed from these. They take 24 bytes per
+// class, whereas the whole matrix would need terabytes for a million classes.
 class ClassCounts {
  public:
   explicit ClassCounts(int64_t num_classes);
@@ -35,7 +35,7 @@ class ClassCounts {
 
   int64_t num_classes() const { return num_classes_; }
   int64_t num_rows() const { return num_rows_; }
-  // Return the number of rows whose label is k, whose prediction is k, and for which both are k.
+  // Return the number of rows whose label is k, the number whose prediction is k, and the number for which both are k.
   int64_t label_count(int64_t k) const { return labels_[static_cast<size_t>(k)]; }
   int64_t prediction_count(int64_t k) const { return predictions_[static_cast<size_t>(k)]; }
   int64_t right_count(int64_t k) const { return right_[static_cast<size_t>(k)]; }
@@ -113,8 +113,8 @@ using MetricList = std::vector<std::pair<std::string, double>>;
 // If there are several metrics, adds their mean as "combined_score", as Hugging Face's run_glue does.
 void add_combined_score(MetricList& metrics);
 
-// The suffix of the metrics of MNLI's second (mismatched) validation set, as in eval_accuracy_mm of Hugging
-// Face's run_glue.
+// The suffix of the names of metrics that are computed on the second (mismatched) validation set of the GLUE task MNLI, as in
+// eval_accuracy_mm of Hugging Face's run_glue.
 inline constexpr std::string_view kMismatchedSuffix = "_mm";
 
 // Return the metrics with these Hugging Face names, in the order of the names. A classification has

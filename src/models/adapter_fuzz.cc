@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Returns the weights of a preset that is reduced to two layers.
+// Returns the weights of the model that `preset` names, reduced to two layers.
 std::vector<WeightSpec> small_model(std::string_view preset) {
   ModelConfig config = *find_preset(preset);
   config.num_hidden_layers = 2;

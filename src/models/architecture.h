@@ -40,7 +40,7 @@ struct Preset {
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t intermediate_size = 0;
-  int64_t embedding_size = 0;  // width of the embeddings; 0 means hidden_size
+  int64_t embedding_size = 0;  // number of columns of the embedding tables; 0 means hidden_size
   void (*adjust)(ModelConfig& config) =
       nullptr;  // sets all other values that differ from Architecture::set_defaults(); null if there are none
 };
@@ -57,7 +57,7 @@ struct Architecture {
   std::string_view model_type;  // value of the key model_type in config.json
   // The beginning of the name of Hugging Face's class. A suffix that depends on the HeadKind follows it.
   std::string_view class_prefix;
-  // True if the name of Hugging Face's class for language modelling ends with HeadKind::old_suffix, as in GPT2LMHeadModel.
+  // True if the class for language modelling has the suffix HeadKind::old_suffix, as in Hugging Face's GPT2LMHeadModel.
   bool has_old_class_names = false;
   // The keys of config.json that only this architecture has, in addition to common_config_keys().
   std::span<const ConfigKey> config_keys;
@@ -67,7 +67,7 @@ struct Architecture {
   void (*refuse_variants)(const ConfigReader& reader) = nullptr;
   // Sets the sizes that a config.json may omit because they follow from other sizes. Null if there are no such sizes.
   void (*complete)(ModelConfig& config, const ConfigReader& reader) = nullptr;
-  // Writes the keys that do not correspond to exactly one field, so that config_keys cannot list them. Null if there are no such keys.
+  // Writes the keys of config.json that config_keys cannot list, because they do not set exactly one field. Null if there are none.
   void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
   // True if positions start at pad_token_id + 1 and a padding token has the position pad_token_id, as in RoBERTa.
@@ -77,7 +77,7 @@ struct Architecture {
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
   std::span<const Head> heads;
   std::span<const Preset> presets;
-  // Modules that get LoRA adapters by default, as in PEFT. Empty if PEFT has no default for the architecture.
+  // Names of the modules that get LoRA adapters by default, as in PEFT. Empty if PEFT has no default for the architecture.
   std::span<const std::string_view> lora_targets;
   // Endings of the names of checkpoint tensors that no weight needs and that are not reported as unused: buffers that transformers once
   // saved, and copies of tied weights.
@@ -104,11 +104,11 @@ const Architecture& architecture_of(std::string_view model_type);
 // has the position (result + 1).
 int64_t position_padding_id(const ModelConfig& config);
 
-// Returns the largest number of tokens that a text may have, which the positions of the model limit.
+// Returns the largest number of tokens that a text may have. The model has no positions beyond it.
 int64_t max_sequence_length(const ModelConfig& config);
 
-// Returns the head of the model's problem type; a head for sequences if the configuration states no type. Errors: kUsage if
-// the architecture has no head of this kind.
+// Returns the head for the problem type of the configuration, or the head for sequences if the configuration states none. Errors: kUsage if
+// the architecture does not have this head.
 const Head& head_of(const ModelConfig& config);
 
 // Returns Hugging Face's class for this model, such as "BertForSequenceClassification".

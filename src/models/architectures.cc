@@ -35,7 +35,7 @@ const Architecture* find_architecture(std::string_view model_type) {
 
 const Architecture& architecture_of(std::string_view model_type) {
   const Architecture* architecture = find_architecture(model_type);
-  PLIMSOLL_CHECK(architecture != nullptr, "the table of architectures has no row with the model_type '{}'",
+  PLIMSOLL_CHECK(architecture != nullptr, "no architecture of this program has the model_type '{}'",
                  model_type);
   return *architecture;
 }

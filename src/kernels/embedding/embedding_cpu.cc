@@ -97,8 +97,8 @@ void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   }
 }
 
-// The number of rows of the gradient that one task computes. In a small table, a row is the sum of many tokens, so the tasks divide the
-// columns as well. Elements are independent, so the division into tasks does not change the bits.
+// The sizes of the block of the gradient that one task computes. In a table of few rows, many tokens add to each row, so the tasks divide
+// the columns as well. Each element is computed by one task in the same order, so the division does not change the bits.
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 
@@ -140,8 +140,7 @@ void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
                  "{}: the number of tables must be 1 to {}, but is {}", kKernel, kMaxEmbeddingTables,
                  args.num_tables);
   PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
-                 "{}: there must not be more tokens than rows, but there are {} rows and {} tokens", kKernel,
-                 args.T, args.num_tokens);
+                 "{}: a batch of {} rows cannot contain {} tokens", kKernel, args.T, args.num_tokens);
   for (int k = 0; k < args.num_tables; ++k) {
     const auto index = static_cast<size_t>(k);
     fast_type_of(kKernel, {{"table", args.tables[0]}, {"table", args.tables[index]}});

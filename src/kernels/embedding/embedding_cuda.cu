@@ -15,12 +15,12 @@ struct Lookup {
   int64_t T = 0;
   int64_t C = 0;
   Integer num_tokens;
-  int64_t first_row = 0;  // index, in the complete first table, of the first row that this rank has
-  int64_t num_rows = 0;   // number of its rows that this rank has; 0 means all of them
+  int64_t first_row = 0;  // index, in the complete first table, of the first row that this rank stores
+  int64_t num_rows = 0;   // number of rows of the first table that this rank stores; 0 means all rows
 };
 
-// Sums the rows of kTables tables. In a block, x numbers the packs (16 bytes of adjacent elements) of a row, and y the tokens. A thread
-// loads its packs of all tables before it adds the first one.
+// Adds up one row of each of kTables tables per token. threadIdx.x numbers the packs (16 bytes of adjacent elements) of a row, and
+// threadIdx.y the tokens. A thread loads its packs from all tables before it adds the first one.
 template <typename X, int N, int kTables>
 __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_constant__ Lookup a, X* x) {
   const int64_t t = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;

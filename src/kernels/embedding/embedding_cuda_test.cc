@@ -54,7 +54,7 @@ void check_sum(const SumCase& test) {
   }
   args.x = want.view();
   on_gpu.x = gpu(got);
-  on_gpu.num_tokens = 0;  // must have no effect: the kernel must use the number of tokens in device memory
+  on_gpu.num_tokens = 0;  // not the true number, which the kernel must read from device memory
   embedding_sum_fwd_ref(args);
   run_twice(gpu, {&got}, [&] { embedding_sum_fwd_cuda(on_gpu, gpu(num_tokens).as<int32_t>(), nullptr); });
   std::vector<double> limits(static_cast<size_t>(test.T * test.C));
@@ -135,7 +135,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   // Must have no effect: the kernel must read the number of tokens on the GPU.
+                   // This is not the true number: the kernel must read it from device memory instead.
                    .num_tokens = 0,
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;
@@ -274,7 +274,7 @@ TEST(EmbeddingBwdCuda, AddsUpTablesOfTwoRows) {
 
 struct RowsCase {
   int64_t T, V, num_ids;
-  // For each rank, its first row of the table and its number of rows.
+  // For each rank, the index of its first row of the table and its number of rows.
   std::vector<std::pair<int64_t, int64_t>> parts;
 };
 
@@ -310,7 +310,7 @@ void check_parts(const RowsCase& test) {
   }
 }
 
-// Tests gradients of some rows of a table. With 5 ids and 257 tokens, an id has tokens in more than one piece of the sorted tokens.
+// Each rank has some rows of a table. If there are only a few distinct ids, the kernel divides the tokens of an id among several pieces.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   for (const int64_t num_ids : {97, 5}) {
     check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});

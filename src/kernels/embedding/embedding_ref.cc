@@ -100,8 +100,7 @@ void check_sort_ids(const char* kernel, const SortIdsArgs& args) {
                  "{}: the number of lists of ids must be 1 to {}, but is {}", kernel, kMaxEmbeddingTables,
                  args.num_lists);
   PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T,
-                 "{}: there must not be more tokens than rows, but there are {} rows and {} tokens", kernel,
-                 args.T, args.num_tokens);
+                 "{}: a batch of {} rows cannot contain {} tokens", kernel, args.T, args.num_tokens);
   for (size_t k = 0; k < static_cast<size_t>(args.num_lists); ++k) {
     PLIMSOLL_CHECK(args.ids[k] && args.ids[k].dtype == DType::kI32, "{}: ids must be present and i32",
                    kernel);

@@ -30,7 +30,7 @@ constexpr int64_t row_of_sequence(const int32_t* cu_seqlens, int64_t b, Sequence
 
 struct FirstTokenFwdArgs {
   ConstView x;           // input, shape [T, C]
-  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and end of the last one, i32, shape [B + 1]
   View out;              // output, shape [B, C]
   int64_t T = 0;
   int64_t C = 0;
@@ -42,7 +42,7 @@ void first_token_fwd_cpu(const FirstTokenFwdArgs& args);
 
 struct FirstTokenBwdArgs {
   ConstView d_out;       // gradient of out, shape [B, C]
-  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and end of the last one, i32, shape [B + 1]
   View d_x;              // output, the gradient of x, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;

@@ -36,7 +36,7 @@ namespace plimsoll {
 //   Scratch: none. Cost: T D / 2 sines and cosines in double; T D elements moved.
 struct RopeTableArgs {
   ConstView positions;   // position of each token in its sequence, i32, shape [T]
-  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and end of the last one, i32, shape [B + 1]
   View table;            // output, the cosines and sines of each row, shape [T, D]
   int64_t T = 0;
   int64_t B = 0;
@@ -70,7 +70,7 @@ void rope_cuda(const RopeArgs& args, CudaStream stream);
 inline double rope_table_error_bound(double scale, double angle, DType stored) {
   return 1.01 * std::abs(scale) * (unit_roundoff(stored) + 0x1p-50 * (1.0 + std::abs(angle)));
 }
-// Returns the error bound of an element y = a c - b s, which has two products, one of them fused with the subtraction.
+// Returns the error bound of an element y = a c - b s. One product is rounded, the other one is fused with the subtraction.
 inline double rope_error_bound(double a, double b, double c, double s, double y, DType stored) {
   return 2.02 * kRoundoffF32 * (std::abs(a * c) + std::abs(b * s)) + store_error_bound(stored, y);
 }

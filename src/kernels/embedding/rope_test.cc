@@ -56,7 +56,7 @@ TEST(RopeTable, AgreesWithTheReferenceForEveryType) {
         run_with_one_and_two_threads({&table}, [&] { rope_table(table_args(parameters, D, table.view())); });
         EXPECT_TRUE(compare(table, want, limit_of(bounds, Zeros::kExpected)).ok())
             << compare(table, want, limit_of(bounds, Zeros::kExpected));
-        // The table's row for the fifth token of the longest sequence must have the values of the formula.
+        // The sequence of nine tokens begins at row 3. Row 7 of the table is that of its fifth token, whose position is 4.
         EXPECT_NEAR(table.load(7 * D), f.scale * std::cos(4.0 * f.frequency(0, D, 9)), 1e-6);
         EXPECT_NEAR(table.load(7 * D + D / 2), f.scale * std::sin(4.0 * f.frequency(0, D, 9)), 1e-6);
       });

@@ -28,7 +28,7 @@ namespace plimsoll {
 
 struct SequenceMeanFwdArgs {
   ConstView x;           // input, shape [T, C]
-  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and end of the last one, i32, shape [B + 1]
   View y;                // output, shape [B, C]
   int64_t T = 0;
   int64_t C = 0;
@@ -39,7 +39,7 @@ void sequence_mean_fwd_cpu(const SequenceMeanFwdArgs& args);
 
 struct SequenceMeanBwdArgs {
   ConstView d_y;         // gradient of y, shape [B, C]
-  ConstView cu_seqlens;  // first row of each sequence and the total, i32, shape [B + 1]
+  ConstView cu_seqlens;  // first row of each sequence and end of the last one, i32, shape [B + 1]
   View d_x;              // output, the gradient of x, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;

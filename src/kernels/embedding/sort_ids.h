@@ -1,7 +1,7 @@
 // Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). The header states the contract of these kernels,
 // which allocate no memory.
 //
-//   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
+//   sorted_k[i] = the pairs (ids_k[t], t) for t < num_tokens, sorted by id and then by t, followed by (kNoId, t) for t >= num_tokens
 //
 // Legend: T rows (one per token, then unused tail rows); V is larger than every id. Several lists are sorted in one call.
 //

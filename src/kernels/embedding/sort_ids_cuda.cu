@@ -164,9 +164,9 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   return sum - value;
 }
 
-// Returns the destination of the block's first token with the digit of this thread: after all tokens with lower digits, and after those
-// with the same digit in earlier blocks. `total` contains the number of tokens of each digit in a block. Requires: every block has written
-// its counts.
+// Returns to thread d, for d < kDigits, the destination of the block's first token with digit d: it follows all tokens with lower digits,
+// and the tokens with digit d of earlier blocks. `total` contains the number of tokens of this block with each digit. Requires: every block
+// has written its counts.
 __device__ __forceinline__ int first_place(int* total, int* warp_sums) {
   const int thread = static_cast<int>(threadIdx.x);
   int all = 0, before = 0;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) sort_ids_kernel(const __grid_constan
   const int64_t begin = Cluster::rank() * a.per_block;
   const int64_t end = begin + a.per_block < a.T ? begin + a.per_block : a.T;
   const int64_t tile_tokens = int64_t{kThreads} * a.rounds;
-  // If a block has only one tile, its tokens stay in registers between counting and moving.
+  // If all tokens of a block form a single tile, they stay in registers between counting and moving. Otherwise they are loaded twice.
   const bool one_tile = a.per_block <= tile_tokens;
   const List& list = a.lists[blockIdx.y];
   Pass pass{.from = nullptr, .to = nullptr, .shift = 0, .V = a.V};

@@ -220,7 +220,7 @@ TEST(BiasDropoutResidualNorm, BackwardDropsWhereForwardDid) {
     GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
     BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
     args.scratch = scratch.view();
-    // If a rank computes only some of the rows, `first_block` is the number of blocks of random numbers that belong to earlier rows.
+    // `first_block` is the number of 16-byte blocks of random numbers to skip. It is not 0 if other ranks compute the earlier rows.
     for (const uint64_t first_block : {0, 3}) {
       args.where.first_block = first_block;
       bias_dropout_residual_norm_bwd_cpu(args);

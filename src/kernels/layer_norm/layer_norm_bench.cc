@@ -16,7 +16,7 @@ namespace {
 
 constexpr RandomSite kSite{.seed = 42, .step = 1, .site = 2};
 
-// Tensors of range(0) rows and range(1) columns. range(2) is the number of threads. (range() returns the arguments of a benchmark.)
+// The tensors of a benchmark. state.range(0) is the number of rows, state.range(1) that of columns, and state.range(2) that of threads.
 struct Tensors {
   DType dtype;
   int64_t T, C;

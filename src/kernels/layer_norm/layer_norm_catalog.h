@@ -38,8 +38,8 @@ constexpr double norm_column_sum_cuda_depth(int64_t T) {
 }
 
 // In the CUDA kernels of rms_norm, a group of 32 to 256 threads processes a vector. Each thread keeps at most kRmsNormElements elements of
-// the vector, and of the sums for d_gain, in registers. The backward kernel uses as many groups as fill a large GPU. Each group processes
-// at least four vectors and writes one row of partial sums.
+// the vector, and of the sums for d_gain, in registers. The backward kernel launches at most as many groups as a large GPU runs at once.
+// Each group processes at least four vectors and stores its partial sums of d_gain as one row of the scratch memory.
 inline constexpr int64_t kRmsNormElements = 32;
 inline constexpr int64_t kMaxRmsNormCudaColumns = 256 * kRmsNormElements;
 constexpr int64_t rms_norm_cuda_threads(int64_t C) {

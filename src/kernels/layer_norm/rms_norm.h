@@ -3,8 +3,8 @@
 //
 //   rstd = 1 / sqrt(sum(x^2) / C + eps)     x_hat = x rstd     y = gain x_hat
 //
-// With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it; the
-// backward pass adds their gradient of s (d_sum_term).
+// With a residual, s = x + residual is rounded to the type of x and then normalized. s is also an output, because later ops read it. The
+// gradient of s that these ops compute (d_sum_term) is added in the backward pass.
 //
 // Legend: T rows of N elements (one row per token, then unused tail rows). A row begins with H vectors of C elements, which are
 // normalized with `gain`, and then has G vectors that are normalized with `second_gain`; the elements after them are copied. A norm
@@ -104,8 +104,8 @@ constexpr int64_t rms_norm_bwd_scratch_bytes(const RmsNormDims& dims) {
 constexpr int64_t rms_norm_bwd_cuda_scratch_bytes(const RmsNormDims& dims) {
   return rms_norm_cuda_scratch_bytes(dims.T * std::max(dims.H, dims.G), dims.C);
 }
-// Return the largest number of additions that a term of d_gain takes part in, on a CPU and on a GPU. The error bounds of d_gain follow from
-// it.
+// Return the largest number of additions that any term of the sum d_gain takes part in, on a CPU and on a GPU. The error bounds of d_gain
+// are computed from this number.
 constexpr double rms_norm_gain_depth(const RmsNormDims& dims) {
   const int64_t most = std::max(dims.H, dims.G);
   return static_cast<double>(row_blocks(dims.T * most, dims.C).rows_per_block) + 64.0 + 2.0;

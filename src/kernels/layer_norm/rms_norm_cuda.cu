@@ -82,7 +82,7 @@ __device__ __forceinline__ float group_sum(float value, int thread, int threads,
   return threads == 32 ? warp_sum(value) : block_sum(value, thread, threads / 32, slots);
 }
 
-// Normalizes vectors. Launched with blockDim = (threads per group, groups per block). A group processes every `step`-th vector.
+// Normalizes vectors. Launched with blockDim = (threads per group, groups per block). Of G groups, each processes every G-th vector.
 template <typename T, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxGroupThreads)
     rms_norm_fwd_kernel(const T* x, const T* residual, T* y, T* sum, float* rstds, AnyFloats gain,
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t group = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (group >= partials.num_blocks)
-    return;  // the threads miss no barrier: groups without work exist only if a group is one warp, whose sums need no barrier
+    return;  // no barrier is missed: a group lacks work only if groups are single warps, whose sums need no barrier
   float sums[kPacks][N] = {};
   int slot = 0;
   for (int64_t r = group; r < vectors.total; r += partials.num_blocks, slot ^= 1) {
@@ -237,15 +237,15 @@ void check_dims(const char* kernel, const RmsNormDims& dims) {
   PLIMSOLL_CHECK(
       dims.C >= 1 && dims.C <= kMaxRmsNormCudaColumns && dims.H >= 1 && dims.G >= 0 &&
           (dims.H + dims.G) * dims.C <= dims.N,
-      "{}: the vectors that are normalized must have at most {} elements each and together at most as "
-      "many as a row, but there are {} with the first gain and {} with the second, of {} elements each, "
-      "in rows of {}",
+      "{}: the vectors that are normalized must have at most {} elements each and must fit into a row, "
+      "but there are {} vectors with the first gain and {} with the second, of {} elements each, in rows of "
+      "{} elements",
       kernel, kMaxRmsNormCudaColumns, dims.H, dims.G, dims.C, dims.N);
 }
 
-// Calls launch(N, kPacks, threads) with the number of elements that a thread loads at a time, the number of these loads, and the threads
-// per group. N and kPacks are integral constants. A load has 16 bytes if addresses and sizes allow it, and a thread has as few elements as
-// the vector allows.
+// Calls launch(N, kPacks, threads): N is the number of elements per load, kPacks the number of loads per thread, and `threads` the number
+// of threads per group. N and kPacks are integral constants. A load reads 16 bytes if addresses and sizes allow it, else one element.
+// kPacks is the smallest of the compiled numbers with which a group holds a whole vector.
 template <typename T, class Launch>
 void with_packs(const RmsNormDims& dims, std::initializer_list<const void*> pointers, const Launch& launch) {
   const int64_t threads = rms_norm_cuda_threads(dims.C);
@@ -279,8 +279,8 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
           args.dims, {args.x.data, args.residual.data, args.y.data, args.sum.data, gain.data},
           [&](auto n, auto packs, int64_t threads) {
             const int64_t groups = cuda::groups_of_block(threads);
-            // Launches at most as many threads as fill 264 multiprocessors (eight blocks of 256 threads each). With more vectors than
-            // groups, each group processes several in turn.
+            // At most as many threads are launched as 264 multiprocessors run at once (2048 each). If there are more vectors than groups,
+            // each group processes several vectors one after the other.
             const int64_t blocks =
                 std::min(cuda::ceil_div(vectors.total, groups), 264 * 2048 / (threads * groups));
             const dim3 block(static_cast<unsigned>(threads), static_cast<unsigned>(groups));

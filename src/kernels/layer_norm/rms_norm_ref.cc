@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls body(first, vector, second) for each vector: the index of its first element, its index in an array [T, H + G], and whether the
-// second gain applies to it.
+// Calls body(first, vector, second) for each vector: `first` is the index of its first element, `vector` its index in an array [T, H + G]
+// such as rstd, and `second` is true if the second gain applies to it.
 template <class Body>
 void for_each_vector_of(const RmsNormDims& dims, const Body& body) {
   for (int64_t t = 0; t < dims.T; ++t) {

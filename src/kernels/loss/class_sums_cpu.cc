@@ -177,7 +177,7 @@ struct CountedLoss {
   }
 };
 
-// The estimated cost of processing one column of class sums, relative to that of one logit. It determines how many rows each thread gets.
+// The estimated time to process one column of class sums, as a multiple of the time per logit. The number of rows per thread depends on it.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace

@@ -24,8 +24,8 @@ using testing::for_each_case;
 using testing::kNan;
 
 // If the classes are divided between ranks, the loss that is computed in double from the sums of all ranks must equal the loss of the
-// undivided logits, and so must its gradient and the number of correct predictions. A term of the loss or of its gradient takes fewer than
-// 64 roundings of numbers that do not exceed the bounds below. In addition, the sums over the classes are added in different orders.
+// undivided logits, and so must its gradient and the number of correct predictions. The tolerance allows 64 roundings per term, and one
+// more per class for the sums, which are added in different orders. All terms are at most `largest`, which is defined below.
 TEST(ClassSums, GiveTheLossOfAllClasses) {
   for_each_case(DType::kF64, [](Classes& c) {
     const Division& d = c.division;
@@ -61,7 +61,7 @@ TEST(ClassSums, GiveTheLossOfAllClasses) {
     class_sums_loss_ref(c.loss_args(sums.view(), loss.view(), z_loss.view(), {&num_correct, DType::kI32}));
     class_sums_loss_bwd_ref(c.loss_bwd_args(sums.view(), d_sums.view()));
     const double u = unit_roundoff(DType::kF64) * (64.0 + static_cast<double>(d.classes));
-    // An upper bound of |log Z|, of the magnitude of every logit, and of z_coefficient log(Z)^2.
+    // In these cases |log Z|, the magnitude of every logit, and z_coefficient log(Z)^2 are at most this number.
     const double largest = 40.0;
     EXPECT_NEAR(loss.load(0), want_loss.load(0), u * largest);
     EXPECT_NEAR(z_loss.load(0), want_z.load(0), u * largest);

@@ -54,8 +54,8 @@ TEST(CountCorrect, CountsTheFirstOfTheLargestLogits) {
   }
 }
 
-// Tests rows whose length is near a multiple of the blocks in which the kernel compares elements, with labels at many positions of these
-// blocks.
+// The kernel compares the elements of a row in blocks. The row lengths include some just below, equal to and just above the size of a
+// block, and the labels are at many positions within the blocks.
 TEST(CountCorrect, MatchesTheReferenceOnRandomRows) {
   for (const int64_t K : {1, 2, 7, 255, 256, 257, 1000, 50257}) {
     const int64_t B = K > 10000 ? 6 : 64;

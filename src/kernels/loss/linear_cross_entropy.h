@@ -4,7 +4,7 @@
 // softmax_cross_entropy.h, count_correct.h, element_wise/cast.h and element_wise/add.h (bias_grad), whose contracts apply to these
 // parts.
 //
-// Shape letters: B rows, H width, K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
+// Shape letters: B rows, H columns of x (the hidden size), K classes; dense, row-major. With z = x w^T + bias, rounded to the type of
 // x:
 //   loss      = softmax_cross_entropy(z, labels)           (softmax_cross_entropy.h), with its z-loss
 //   correct   = count_correct(z, labels), if it is wanted  (count_correct.h)
@@ -116,9 +116,9 @@ struct LinearCrossEntropyWithGradientsArgs {
 constexpr double linear_cross_entropy_row_error(int64_t num_classes, double logit_error) {
   return 2.0 * logit_error + softmax_cross_entropy_row_error(num_classes);
 }
-// Returns a bound on the error of one element of d_z, without the rounding of its store, with scale = |d_loss / denominator|. A z-loss
-// multiplies the probability by a factor that has the error of log Z. Requires: logit_error <= 1/8, so that exp(2 e) - 1 <= 2.3 e for e =
-// logit_error.
+// Returns a bound on the error of one element of d_z before it is rounded to the type in which it is stored, with scale = |d_loss /
+// denominator|. A z-loss multiplies the probability by a factor that contains log Z and therefore its error. Requires: logit_error <= 1/8,
+// so that exp(2 e) - 1 <= 2.3 e for e = logit_error.
 constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double logit_error, double scale,
                                                     const ZLossBound& z = {}) {
   return (2.3 * logit_error * z.gradient_factor() + 2.0 * z.coefficient * logit_error) * scale +
@@ -172,7 +172,7 @@ AnyView view_from(AnyView view, int64_t first) {
   return view;
 }
 
-// Returns the arguments that count the correct predictions of a chunk of rows.
+// Returns the arguments of count_correct for the chunk that begins at row `first`. Chunks after the first one add to the count.
 inline CountCorrectArgs count_of_chunk(const LinearCrossEntropyFwdArgs& args, ConstView logits, int64_t first,
                                        int64_t rows, int64_t classes) {
   return {.logits_BK = logits,
@@ -216,9 +216,9 @@ ClassSumsBwdArgs class_sums_bwd_of_chunk(const LinearCrossEntropyProblem& proble
 //
 // If the number of bytes in a row of the weight's transpose is not a multiple of 16, d_x is the sum of two products, and a 16-bit d_x is
 // rounded twice. Chunks have linear_cross_entropy_cuda_chunk_rows() rows of linear_cross_entropy_cuda_logit_stride() elements. The loss is
-// the sum of all rows' losses in the order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but
-// never use three TF32 products, because splitting w would need three times its memory again. Thread-safety and ownership: as in
-// matmul_cuda.h. Errors: as prepare_matmul_cuda().
+// the sum of all rows' losses in the order of softmax_cross_entropy_fwd_cuda. fp32 operands are multiplied in fp32 or TF32, but never as
+// three TF32 products, because the parts of w would need three times the memory of w. Thread-safety and ownership: as in matmul_cuda.h.
+// Errors: as prepare_matmul_cuda().
 
 template <typename Args>
 class CudaLossChunks {

@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The weight in the form that the matrix products for the logits, or those for d_x, read: as it is stored, or a copy in the layout that the
-// products need.
+// The weight w as the products for the logits, or those for d_x, read it: in the layout in which it is stored, or as a copy in the layout
+// that the matrix library needs (`packs`).
 struct ChunkWeight {
   bool packs = false;
   int64_t packed_bytes = 0;

@@ -50,7 +50,7 @@ class Chunks {
         LinearCrossEntropyProblem of_range = problem_;
         of_range.classes = range.count;
         LossChunkProducts products = loss_chunk_products(of_range, rows, problem_.w, stride_);
-        // The d_x of the first range of classes overwrites its destination, and those of later ranges are added to it.
+        // d_x is a sum over the ranges of classes. The product of the first range overwrites it, and those of the later ranges add to it.
         if (!prepared.empty()) products.d_x.writes = MatmulWrites::kOverwriteOrAdd;
         Products& own = prepared.emplace_back();
         own.range = range;

@@ -26,8 +26,8 @@ std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
   return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
 }
 
-// Returns a problem. The tests use chunks of all kinds: a single row, a last chunk with fewer rows, chunks large enough that the matrix
-// library copies the weight into its own layout, and all rows in one chunk.
+// Returns the sizes of a layer and its loss. The tests use chunks of a single row, a last chunk with fewer rows, chunks so large that the
+// matrix library copies the weight into its own layout, and one chunk of all rows.
 LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
   return {.rows = rows,
           .chunk_rows = chunk,
@@ -44,7 +44,7 @@ const std::vector<LinearCrossEntropyProblem>& problems() {
   return all;
 }
 
-// The operands of a problem and every result, in the problem's types or, for the expected results, in double.
+// The operands of a problem and the computed results, in the problem's types, and the expected results in double.
 struct Case {
   Case(const LinearCrossEntropyProblem& p, const std::string& test)
       : problem(p),
@@ -347,8 +347,8 @@ struct Exact {
     for (const double logit : z) largest_logit = std::max(largest_logit, std::abs(logit));
     const ZLossBound of_z{p.z_coefficient, largest_logit + std::log(static_cast<double>(K))};
     const double scale = c.d_loss / c.denominator;
-    // With several ranks, more values are rounded to fp32: the logarithm of the sum of exponentials of each rank, the sum of all logits,
-    // which a row's loss contains divided by K, and the gradients d_sums of the class sums.
+    // With several ranks, more values are rounded to fp32: for each rank the logarithm of its sum of exponentials, the sum of all logits
+    // (which the loss of a row contains divided by K), and d_sums, the gradients of the class sums.
     const double sums_error = ranks > 1 ? 0x1p-24 * (2.0 * of_z.largest_log_z + 4.0) : 0.0;
     const double d_error = linear_cross_entropy_d_logit_error(K, logit_error, scale, of_z) +
                            (narrow ? 0x1p-8 * of_z.gradient_factor() * scale : 0.0) +

@@ -170,7 +170,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 namespace catalog_rows {
 namespace {
 
-// Calls `supports` for each matrix product of a full chunk. Returns the first refusal, or support if no product is refused.
+// Asks `supports` about each matrix product of a full chunk. Returns the first negative answer, or a positive one if there is none.
 template <typename Supports>
 Support products_support(const LinearCrossEntropyProblem& loss, const Supports& supports) {
   const LossChunkProducts products = loss_chunk_products(loss, std::min(loss.chunk_rows, loss.rows), loss.w);

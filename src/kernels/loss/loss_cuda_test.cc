@@ -230,7 +230,7 @@ TEST(TopLogitsCuda, EqualsTheReference) {
             log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
             want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
         has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
-        if (has_ties && k > 8) {  // all of the largest logits are among the elements of one thread
+        if (has_ties && k > 8) {  // one thread reads all of the largest logits
           for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
         }
         TopLogitsArgs args{.logits_BV = logits.view(),

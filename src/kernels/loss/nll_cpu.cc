@@ -11,7 +11,7 @@ void nll_fwd_cpu(const NllFwdArgs& args) {
   const int32_t* labels = args.labels_B.as<int32_t>();
   check_labels(labels, args.num_rows, K);
   const double off_target = args.label_smoothing / static_cast<double>(K);
-  // Without label smoothing, the loss of a row reads only one number. The estimated cost determines how many rows each thread gets.
+  // Without label smoothing, the loss of a row reads only one number. The number of rows per thread depends on this estimated cost.
   const int64_t row_cost = args.label_smoothing > 0.0 ? K : 1;
   const double sum = sum_over_rows(args.num_rows, row_cost, [&](int64_t b) {
     if (labels[b] < 0) return 0.0;

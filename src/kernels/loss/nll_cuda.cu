@@ -67,7 +67,7 @@ void nll_fwd_cuda(const NllFwdArgs& args, CudaStream stream) {
   const cuda::NllRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
                            args.label_smoothing};
   if (args.num_rows > 0) {
-    // Without label smoothing, the loss of a row reads only one number. The estimated cost determines how many threads process a row.
+    // Without label smoothing, the loss of a row reads only one number, so each row gets only one warp, however many classes it has.
     const cuda::LossGrid grid =
         cuda::loss_grid(args.num_rows, args.label_smoothing > 0.0 ? args.num_classes : 1);
     cuda::with_cuda_type(dtype, [&](auto type) {

@@ -142,8 +142,8 @@ void softmax_cross_entropy_in_place_cpu(const SoftmaxCrossEntropyInPlaceArgs& ar
 // Compute the loss and the gradients on a GPU. Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate states whether
 // the loss is added to its destination.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
-// The two halves of softmax_cross_entropy_fwd_cuda, for a loss whose rows are processed in several calls. The first function computes the
-// losses of some rows and stores them in the scratch memory. The second one computes the loss of num_rows rows from the scratch memory,
+// Compute the same loss as softmax_cross_entropy_fwd_cuda in two steps, if the rows are processed in several calls. The first function
+// computes the losses of some rows and stores them in the scratch memory. The second one adds num_rows stored losses and divides the sum,
 // without reading logits.
 void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);

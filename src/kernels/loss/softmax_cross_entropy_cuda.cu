@@ -25,7 +25,7 @@ struct RowLosses {
   double* z = nullptr;
 };
 
-// Returns the labels, sizes and options of a call. Args is SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
+// Copies the labels, sizes and options from SoftmaxCrossEntropyFwdArgs or SoftmaxCrossEntropyBwdArgs.
 template <class Args>
 CrossEntropyRows rows_of(const Args& args) {
   return {.labels = args.labels_B.template as<int32_t>(),
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The thread that stored a gradient at the label above, as part of a pack, overwrites it, so that the two stores are in order.
+  // The thread that stored the gradient at the label above overwrites it with the one computed in double, so the stores are in order.
   if (threadIdx.x == static_cast<uint32_t>(label) / N % blockDim.x) {
     const float at_label[1] = {gradient.at_label(a, all, label_logit[0])};
     store_floats<T, 1>(d_x + label, at_label);

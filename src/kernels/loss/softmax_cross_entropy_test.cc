@@ -388,7 +388,7 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
       for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
         CrossEntropyTensors given("in_place/given", shape, dtype);
-        // The tensors have the same name as `given`, which seeds the random numbers, so both have the same labels.
+        // The name seeds the random numbers. Both sets of tensors have the same name, so they have the same labels.
         CrossEntropyTensors wide("in_place/given", shape, DType::kF32);
         wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());

@@ -3,12 +3,12 @@
 //
 // Shape letters: B rows, V classes, K = k; dense, row-major.
 //
-//   values[b, i], ids[b, i] the i-th largest logit of row b and its class; of equal logits, that of the smaller class comes first
-//   log_sum[b]                log(sum over v of exp(logits[b, v])): the largest logit plus the logarithm of a sum
+//   values[b, i], ids[b, i] the i-th largest logit of row b and its class; of equal logits, the one with the smaller class comes first
+//   log_sum[b]                log(sum over v of exp(logits[b, v])), computed relative to the largest logit
 //
-// A logit that is NaN is not selected, and log_sum is NaN then. It is also NaN if a logit is +infinity. Logits of -infinity are not
-// selected; log_sum is -infinity if there are no others. If fewer than K logits are selected, the rest has the value
-// -infinity and the class 0.
+// NaN logits are not selected, and log_sum is NaN if a logit is NaN or +infinity. Logits of -infinity are not selected either, and log_sum
+// is -infinity if all logits are. If fewer than K logits are selected, the remaining entries of `values` are -infinity and those of `ids`
+// are 0.
 //
 // Types: the references and the CUDA kernel take logits of f32, bf16 or f16 (the reference also f64), the CPU kernel f32
 // or bf16; values f32 (the reference also f64), ids i32, log_sum f64. Accumulation: in double; on a GPU exponentials are in

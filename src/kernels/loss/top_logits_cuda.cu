@@ -114,9 +114,9 @@ __device__ __forceinline__ void write_log_sum(const TopRows& a, int64_t row, con
 }
 
 #if __CUDA_ARCH__ >= 900
-// Joins the results of all blocks of a cluster in its first block. Each block passes its results, which are in its shared memory: a.k
-// logits in descending order, followed by kNothing if it has fewer, and the sum of exponentials. The index of a logit in the joined list is
-// the number of larger logits.
+// Joins the results of all blocks of a cluster in its first block. `keys` and `own_sum` are the results of this block in shared memory: a.k
+// logits in descending order, followed by kNothing if there are fewer, and the sum of exponentials. The place of a logit in the joined list
+// is the number of logits that are larger.
 __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponentials* own_sum) {
   __shared__ Key lists[kTopBlocks][kMaxTopLogits];
   __shared__ Key joined[kMaxTopLogits];

@@ -5,14 +5,14 @@
 namespace plimsoll {
 namespace {
 
-// The layout of a step (32 terms of 32 rows of A, or of 32 columns of B): for each of the three bf16 parts, first the tile of 16 rows or
-// columns and then the tile of the other 16.
+// The layout of a step, which contains 32 terms (elements that are multiplied and summed) of 32 rows of A or 32 columns of B: for each of
+// the three bf16 parts, first the tile of 16 rows or columns and then the tile of the other 16.
 constexpr int64_t kPartBytes = 2 * kTileBytes;
 static_assert(kPartsStepBytes == kParts * kPartBytes && kPartsStepTerms == kTileTerms);
 
-// Each 32-bit word of a tile contains two bf16 numbers, whose terms are 16 apart: term i in the lower half and term i + 16 in the upper
-// half. The two numbers therefore come from two vectors of fp32 numbers. A shift and a mask convert them back to fp32, to compute what
-// their rounding lost.
+// Each 32-bit word of a tile contains the bf16 numbers of two terms of a row or column: term i in the lower half and term i + 16 in the
+// upper half. The two numbers therefore come from two vectors of fp32 numbers. A shift and a mask convert them back to fp32, to compute
+// what their rounding lost.
 struct WordOrder {
   __m512i halves;
   __m512i upper;
@@ -34,7 +34,7 @@ PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrde
   }
 }
 
-// Loads 16 rows and transposes them. Only the columns in the mask and the first `rows` rows exist; the other elements become zero.
+// Loads and transposes 16 rows of 16 numbers. Rows from `rows` on and columns outside the mask are not in the matrix and become zero.
 PLIMSOLL_AMX_INLINE void load_transposed(const float* from, int64_t stride, int64_t rows, __mmask16 columns,
                                          __m512i (&words)[16]) {
   for (int64_t r = 0; r < 16; ++r) {
@@ -50,7 +50,7 @@ PLIMSOLL_AMX_INLINE void split_transposed(__m512i (&first)[16], __m512i (&second
   }
 }
 
-// Splits 16 rows of A into tiles. The terms of a row are adjacent in memory.
+// Splits 16 rows of A into tiles. The terms, which are the elements of a row, are adjacent in memory.
 PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                  std::byte* tile) {
   const WordOrder order = word_order();
@@ -64,7 +64,7 @@ PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows
   }
 }
 
-// Splits 16 rows of A into tiles. The terms of a row are `stride` elements apart in memory.
+// Splits 16 rows of A into tiles. The terms, which are the elements of a row, are `stride` elements apart in memory.
 PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   __m512i first[16], second[16];
@@ -73,8 +73,8 @@ PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_
   split_transposed(first, second, tile);
 }
 
-// Splits 16 columns of B into tiles, whose rows contain two terms of every column. The terms of a column are `stride` elements apart in
-// memory.
+// Splits 16 columns of B into tiles. The terms, which are the elements of a column, are `stride` elements apart in memory. A row of a tile
+// contains two terms of each of the 16 columns.
 PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                           std::byte* tile) {
   const WordOrder order = word_order();
@@ -87,7 +87,7 @@ PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int
   }
 }
 
-// Splits 16 columns of B into tiles. The terms of a column are adjacent in memory.
+// Splits 16 columns of B into tiles. The terms, which are the elements of a column, are adjacent in memory.
 PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                     std::byte* tile) {
   __m512i first[16], second[16];

@@ -201,11 +201,11 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   if (right) ms = medians_ms({[&] { run(*own, o.y); }, [&] { run(*library, o.z); }});
   PLIMSOLL_CUDA(cudaFree(addend.data));
   if (!right) return;
-  std::printf("%s %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, cuBLASLt %8.4f ms %6.1f (%s), %s\n",
+  std::printf("%s %6lld x %5lld x %5lld: Plimsoll %8.4f ms %6.1f TFLOP/s, cuBLASLt %8.4f ms %6.1f (%s), %s\n",
               name, static_cast<long long>(rows), static_cast<long long>(columns),
               static_cast<long long>(terms), ms[0], gflop(problem) / ms[0], ms[1], gflop(problem) / ms[1],
               library->description().c_str(),
-              matmul_takes_own_product(problem, kSm) ? "own is used" : "cuBLASLt is used");
+              matmul_takes_own_product(problem, kSm) ? "Plimsoll is used" : "cuBLASLt is used");
   std::fflush(stdout);
 }
 
@@ -229,7 +229,7 @@ void gelu(int64_t rows, int64_t columns, int64_t terms) {
   const std::vector<double> ms = medians_ms({[&] { own->run(args, nullptr, stream()); },
                                              [&] { chosen->run(args, nullptr, stream()); }, apart, multiply});
   std::printf(
-      "gelu %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, chosen %8.4f (%s), product and bias_gelu "
+      "gelu %6lld x %5lld x %5lld: Plimsoll %8.4f ms %6.1f TFLOP/s, chosen %8.4f (%s), product and bias_gelu "
       "%8.4f, "
       "product alone %8.4f ms %6.1f TFLOP/s\n",
       static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms), ms[0],
@@ -260,10 +260,10 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   // multiplies by gains of up to three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
-    std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",
+    std::printf("norm %6lld x %5lld x %5lld: Plimsoll %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",
                 static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms),
                 ms[0], gflop(alone) / ms[0], ms[1], apart.description().c_str(),
-                linear_norm_takes_own_product(problem) ? "own is used" : "separate is used");
+                linear_norm_takes_own_product(problem) ? "Plimsoll is used" : "separate is used");
     std::fflush(stdout);
   }
   for (const View& view : {residual, gain, beta}) PLIMSOLL_CUDA(cudaFree(view.data));

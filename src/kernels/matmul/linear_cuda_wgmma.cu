@@ -102,8 +102,8 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// Writes the last tile, after which no products follow. All addends are loaded at once: that of the first part has already arrived, that of
-// the second part goes to the free box, and the other two go to the shared memory of this warp's rows of x, which are no longer needed.
+// Writes the last tile, after which no products follow. The addend of its first part has already arrived. The other three are loaded at
+// once: one into the free box, and two into the shared memory of this warp's rows of x, which are no longer needed.
 template <typename T, Epilogue kEpilogue>
 __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
                                 const Waiting& waiting) {

@@ -33,9 +33,9 @@ constexpr int kThreads = 32 * kWarps;
 enum class Rows : uint8_t { kInPlace, kStaged, kNormalized };
 
 // The number of thread blocks per multiprocessor, and the number of groups of 32 terms of w that a warp copies ahead. Measured on an H100
-// (linear_cuda_bench few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: 12 groups are faster than 6 with up to
-// eight rows and with rows in shared memory. With more rows in device memory, the shared memory for 12 groups would leave too little of the
-// L1 cache for x.
+// (linear_cuda_bench few) with the matrix products of Llama-3.2-1B and GPT-2 with 1, 8 and 32 rows: 12 groups are faster than 6 if x has at
+// most eight rows or was copied to shared memory. If more rows are read from device memory, the shared memory for 12 groups would leave too
+// little of the L1 cache for x.
 template <int kTiles, Rows kRows>
 inline constexpr bool kReadsCache = kTiles > 1 && kRows == Rows::kInPlace;
 template <int kTiles, Rows kRows>
@@ -54,7 +54,7 @@ constexpr int kColumns = 16;        // number of rows of w, and therefore column
 constexpr int kRowsPerProduct = 8;  // number of rows of x that one mma instruction multiplies
 constexpr int kTerms = 32;          // number of terms per group: eight for each of four threads
 static_assert(kTerms == kCudaFewRowsTerms);
-// The distance of two rows of sums in shared memory. With this distance, the 32 threads of a warp write to different banks.
+// The distance in floats between two rows of sums in shared memory. It lets the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
 
 struct FewRowsArgs {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void start_copy(uint4* to, const void* from) {
       "l"(from));
 #endif
 }
-// Ends the current set of copies, for wait_for_sets(). A set may be empty.
+// Combines the copies that were started since the last call into a set, for which wait_for_sets() can wait. A set may be empty.
 __device__ __forceinline__ void end_set() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
@@ -277,8 +277,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int groups = args.terms / kTerms;
   const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
 
-  // The group of terms that this thread copies next: the tile, the number of the group, and the two rows of w to copy from. Columns after
-  // the last one of y repeat the last one; their sums are not stored.
+  // The next copy of this thread: the tile, the number of the group of terms, and the two rows of w. A thread whose column is after the
+  // last one of y copies the row of w of the last column instead; its sums are not stored.
   struct {
     int tile, at;
     const T* w[2];
@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   };
   find_rows();
   const auto copy_next = [&](int slot) {
-    // All tiles have the same number of groups, so a warp without a group in this tile has none in any tile.
+    // All tiles have the same number of groups. If that is at most the number of this warp, the warp copies nothing for any tile.
     if (source.tile < tiles && source.at < groups) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       uint4 x_terms[kTiles];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
-      wait_for_sets<kAhead - 2>();  // needs no barrier, because a thread reads only what it copied itself
+      wait_for_sets<kAhead - 2>();  // no barrier is needed: a thread reads only what it copied itself
       const uint4 low = shared.w[warp][slot][0][lane], high = shared.w[warp][slot][1][lane];
       copy_next((slot + kAhead - 1) % kAhead);
       slot = (slot + 1) % kAhead;

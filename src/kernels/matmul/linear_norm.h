@@ -53,8 +53,8 @@ double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes
 // The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() (matmul_catalog.h) returns true, Plimsoll's own kernel computes
 // the layer, with the norm as its epilogue. Otherwise (for few rows, or in a build without code for compute capability 9.0)
 // matmul_cuda_wgmma computes the product with the residual as addend, and the norm is then applied in place. If cuBLASLt computes that
-// product, it uses the algorithm that it proposes first, because algorithms are not measured for batches that are smaller than planned.
-// Views are in device memory; x, w, residual and y are aligned to 16 bytes.
+// product, it uses the algorithm that it proposes first, because algorithms are only measured for batches of the planned size. Views are in
+// device memory; x, w, residual and y are aligned to 16 bytes.
 //
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is the arguments' scratch.

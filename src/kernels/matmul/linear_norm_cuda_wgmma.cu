@@ -31,8 +31,8 @@ constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8,
               "each of the four threads of a row reads the sums of at most two blocks");
 
-// A finished tile is processed in small steps while the products of the next tile are computed. Returns the number of stages of these products
-// that this takes if `steps_of_stage` steps run per stage.
+// The steps of a finished tile run between the products of the next tile. Returns the number of stages of products (64 columns of x and w
+// each) that pass until the last step if `steps_of_stage` steps run per stage.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -73,7 +73,7 @@ struct Norm {
   float scale, shift;
 };
 
-// The state of those two rows of the finished tile of which this thread holds elements.
+// The intermediate results for the two rows of the finished tile of which this thread holds elements.
 struct Rows {
   const float4* factors;  // an array whose elements are gain and beta of two adjacent columns
   Sums sums[2];
@@ -115,8 +115,8 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Returns the address of the exchanged sums of this thread's first row over the columns of one thread block. The sums of its second row are
-// eight elements later.
+// Returns the address at which the sums of this thread's first row over the columns of thread block number `block` are exchanged. The sums
+// of the thread's second row are eight elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -253,14 +253,14 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// Computes the tiles of a thread block. During each stage of the next tile's products, kStepsOfStage steps of the finished tile run.
-// Between writing the sums of the rows and reading them, kStagesApart stages pass without steps.
+// Computes the tiles of a thread block. During each stage of the next tile's products, kStepsOfStage steps of the finished tile run. After
+// the sums of the rows were written, kStagesApart stages pass without steps, so that the other blocks can write their sums.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // The first addend of the next tile is loaded into the box from which parts 0 and 2 of the finished tile are copied to memory. From this
-  // step on, the copy has nearly ended, so waiting for it hardly delays the warp.
+  // The step of a finished tile in which the load of the next tile's first addend starts. It overwrites the box from which parts 0 and 2 of
+  // the finished tile are copied to memory. At this step the copy has nearly ended, so the warp hardly waits for it.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

@@ -69,8 +69,8 @@ inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
           .addend_parts = {}};
 }
 
-// A position in the ring buffer of stages. The producer and each consumer warp have a Ring of their own, in which `met` counts the stages
-// that they have passed.
+// A position in the ring buffer of stages. The producer and each consumer warp have their own Ring. `met` is the number of stages that this
+// producer or consumer has finished with.
 struct Ring {
   uint32_t base;
   uint32_t met = 0;
@@ -132,8 +132,8 @@ __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, 
             tile.row + kBoxRows * warp.number);
 }
 
-// Waits until the copies of the warp's boxes to memory have read the boxes, then starts to load the addend of a part into its box. The load
-// of the previous part's addend into the other box need not have ended.
+// Waits until both boxes of the warp have been read by the copies from them to memory. Then starts to load the addend of a part into the
+// part's box. The addend of the previous part may still be on its way into the other box.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);

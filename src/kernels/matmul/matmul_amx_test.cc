@@ -22,7 +22,7 @@ using test::MatmulInputs;
 
 enum class TermsOf { kRows, kColumns };
 
-// Returns the three bf16 parts, as fp32, of term number `term` of row (or column) `at` of a split block.
+// Returns the three bf16 parts, converted to fp32, of the element of a split block in row (or column) `at` with term number `term`.
 std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t at, int64_t term) {
   const int64_t pair = term % 16, half = term % kPartsStepTerms / 16;
   const int64_t row = of == TermsOf::kRows ? at % 16 : pair;
@@ -115,7 +115,7 @@ TEST(MatmulCpuAmx, TakesEveryCombinationOfTransposesBiasAndWrites) {
   }
 }
 
-// The bits must be the same for any number of threads. The sizes give several blocks of columns and of terms.
+// The bits must be the same for any number of threads. The matrices are large enough to be computed in several blocks of columns and terms.
 TEST(MatmulCpuAmx, TheNumberOfThreadsDoesNotChangeABit) {
   if (!may_use_amx_tiles()) GTEST_SKIP() << "this CPU has no AMX tiles, or the system grants none";
   const int threads_before = num_threads();

@@ -40,7 +40,7 @@ int64_t workspace_bytes(const MatmulProblem& problem) {
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // Copies of C per thread, up to 16 MiB, if the product is small but its sums are long. oneDNN then divides the sums among threads.
+  // Copies of C per thread, up to 16 MiB, if C is small but its sums have many terms. oneDNN then divides the terms among threads.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
@@ -308,8 +308,8 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The answer does not depend on the number of rows, because this implementation supports few rows too, by calling cuBLASLt
-// (prepare_matmul_wgmma_cuda).
+// The answer is the same for every number of rows, although Plimsoll's own kernel is too slow for few rows: this implementation then calls
+// cuBLASLt (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a || problem.c != problem.a)
@@ -363,8 +363,8 @@ Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& 
                        std::to_string(problem.outputs())};
   return {};
 }
-// Returns the bytes of the workspace of cuBLASLt, of the normalized rows and, before a gated linear unit, of its input z (norm_linear.h).
-// They are computed for the largest number of rows; fewer rows use the same scratch memory.
+// Returns the bytes of the workspace of cuBLASLt and of two intermediate results: the normalized rows and, before a gated linear unit, its
+// input z (norm_linear.h). They are those for the largest number of rows; fewer rows use the same scratch memory.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }

@@ -76,7 +76,7 @@ inline constexpr int64_t kAmxPartsMinSize = 64;
 bool matmul_has_few_rows(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulFewRows = 8;
 
-// The sizes of the blocks into which matmul_cpu_amx divides a matrix product. A smaller product never has larger blocks.
+// The sizes of the blocks into which matmul_cpu_amx divides a matrix product. The blocks of a smaller product are not larger.
 struct AmxBlocks {
   int64_t rows = 0;     // number of rows of A that a thread splits into bf16 parts at a time
   int64_t columns = 0;  // number of columns of B that all threads together split at a time
@@ -102,7 +102,7 @@ inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 // The memory that oneDNN holds on a CPU in addition to the arena. It depends on the major version of oneDNN (2 or 3) with which the program
 // is built. Layers of equal shape share compiled products; width, depth and number of threads make no difference.
 struct MatmulLibraryMemory {
-  // The bytes of oneDNN's code and data that the first product loads into memory, in excess of those of oneDNN 2.6.
+  // The additional bytes of code and data that the first product of oneDNN loads, compared with oneDNN 2.6.
   int64_t at_start_bytes = 0;
   int64_t per_bucket_bytes = 0;  // code and tables that oneDNN compiles for each prepared number of tokens
 };
@@ -135,7 +135,7 @@ struct LinearProblem {
   int sm = 0;
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // size of cuBLASLt's workspace, if it is used
 };
-// Returns the layer x w^T that equals the matrix product `product`, for the ops linear_gelu, linear_norm and linear_add.
+// Returns the linear layer x w^T that `product` computes, as the ops linear_gelu, linear_norm and linear_add describe it.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
 // Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They compute tiles of kLinearTileRows x kLinearTileColumns and
 // support any number of rows, numbers of columns that are multiples of kLinearTileColumns, and numbers of terms that are multiples of

@@ -48,7 +48,7 @@ dnnl::primitive_attr attributes(Accumulate accumulate) {
   return attr;
 }
 
-// A way to compute the matrix product: the layout of B that oneDNN reads, and the number of threads that it may use.
+// One of the variants of the product that are tried: the layout of B that oneDNN reads, and the number of threads that it may use.
 struct Way {
   Desc b;
   int threads = 1;
@@ -69,7 +69,7 @@ Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   return is_reference ? Speed::kAny : Speed::kFast;
 }
 
-// Returns the tile sizes and strides if `desc` is a layout of bf16 B in tiles of pairs of terms, which pack_pairs.h can write. Returns
+// If `desc` is a layout of bf16 B in tiles of pairs of terms, which pack_pairs.h can write, returns the tile sizes and strides. Returns
 // nothing for other layouts.
 std::optional<PairTiles> pair_tiles_of(const Desc& desc) {
   const std::optional<onednn::Blocks> blocks = onednn::blocks_of(desc);
@@ -89,8 +89,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Returns oneDNN's descriptions of the product with the layout of B and the number of threads of `way`. Returns nothing if oneDNN does
-  // not support that, if its implementation is slower than `least` accepts, or if it needs more than `budget` bytes.
+  // Returns oneDNN's descriptions of the product for a layout of B and a number of threads (`way`). Returns nothing if oneDNN does not
+  // support these, if its implementation is slower than `least` accepts, or if it needs more than `budget` bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;

@@ -63,8 +63,8 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
-    // Only a product that may add to its output reads the factors of the product and of C from device memory. Other products pass them from
-    // the host, because more algorithms of cuBLASLt support that.
+    // The factors alpha (of the product) and beta (of the old C) are read from device memory only if the product may add to its output.
+    // Otherwise they are passed from the host, because more algorithms of cuBLASLt support that.
     if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
       one_ = one_on_device();

@@ -33,7 +33,7 @@ class Tf32x3Matmul final : public CudaMatmul {
   }
 
   std::string description() const override {
-    return "three TF32 products in one: " + product_->description();
+    return "three TF32 products that are computed as one: " + product_->description();
   }
 
  private:

@@ -50,7 +50,7 @@ void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& arg
 // in f16. `s` and `rstd` are those of the reference.
 double norm_linear_term_error_bound(DType dtype, double h, double gain, double rstd, double s);
 // Returns a bound of |error| for one element of z of the fast kernels. The arguments are sums over the terms: `abs_sum` = sum |h||w|,
-// `changes` = sum of |w| times the above bound of h, `product` = sum h w. To `changes` the bound adds the error of the product
+// `changes` = sum of |w| times the above bound of h, `product` = sum h w. The bound is `changes` plus the error of the product
 // (matmul_cuda.h) and two roundings of z.
 double norm_linear_product_error_bound(const NormLinearProblem& problem, double abs_sum, double changes,
                                        double product, double bias);

@@ -89,8 +89,8 @@ NormLinearProblem problem_of(NormKind norm, LayerEnd end, int64_t rows, int64_t 
           .activation = end == LayerEnd::kGlu ? Activation::kSilu : Activation::kGeluTanh};
 }
 
-// Tests one to eight warps per row, rows and columns that do not fill a tile, several tiles per thread block, and numbers of rows for which
-// the separate kernels run.
+// The cases include one to eight warps per row, numbers of rows and columns that do not fill a tile, several tiles per thread block, and so
+// many rows that the separate kernels run.
 TEST(NormLinearCuda, AgreesWithTheReference) {
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
   for (const NormKind norm : {NormKind::kLayer, NormKind::kRms}) {

@@ -31,8 +31,8 @@ inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, 
 #endif
 }
 
-// The inner blocks of a blocked memory layout, outermost first: their sizes and the dimension (0 or 1) that each block divides. `strides`
-// are the distances, in elements, between adjacent blocks along each dimension.
+// The blocks of which a blocked memory layout consists, from the outermost to the innermost: their sizes and the matrix dimension (0 or 1)
+// that each block divides. `strides` are the distances, in elements, between adjacent outermost blocks along each dimension.
 struct Blocks {
   int count = 0;
   std::array<int64_t, 3> sizes = {};

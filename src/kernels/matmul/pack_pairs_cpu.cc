@@ -36,7 +36,7 @@ HWY_INLINE WordVec pairs_of(WordVec first, WordVec second) {
   return hn::Or(hn::ShiftRight<16>(rounded(first)), hn::And(rounded(second), hn::Set(Words(), 0xffff0000u)));
 }
 
-// The distance, in elements of a row, between the elements that are being packed and those that are prefetched.
+// The prefetch distance: the elements that are prefetched follow those that are being packed by this number of elements in a row.
 constexpr int64_t kAhead = 128;
 
 // Packs one whole tile of a matrix that is stored as [k, n]. `stride` is the number of elements per row.
@@ -138,8 +138,8 @@ void pack_pairs(const float* b, int64_t k, int64_t n, Transpose transpose, const
   const bool transposed = transpose == Transpose::kYes;
   const int64_t column_tiles = (n + tiles.columns - 1) / tiles.columns;
   const int64_t term_tiles = (k + kPairTileTerms - 1) / kPairTileTerms;
-  // The number of tiles per task. Up to 16 tiles, 128 KiB to read, follow each other along the rows of the plain matrix, so a task reads
-  // long pieces of these rows.
+  // The number of tiles per task. A task packs up to 16 tiles (for which it reads 128 KiB) that are adjacent along the rows of the plain
+  // matrix, so that it reads long contiguous pieces of these rows.
   constexpr int64_t kTilesPerTask = 16;
   const int64_t along = transposed ? term_tiles : column_tiles;
   const int64_t across = transposed ? column_tiles : term_tiles;

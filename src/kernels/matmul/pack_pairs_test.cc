@@ -74,7 +74,7 @@ TEST(PackPairs, MatchesTheReferenceBitForBitOnEveryInstructionSet) {
 }
 
 TEST(PackPairs, PutsPairsOfTermsNextToEachOther) {
-  // Packs B[k = 3, n = 2] in tiles of 16 columns and compares with numbers determined by hand.
+  // Packs the matrix B[k = 3, n = 2] = [1 2; 3 4; 5 6] in tiles of 16 columns. The expected numbers were determined by hand.
   const std::vector<float> b = {1, 2, 3, 4, 5, 6};
   const PairTiles tiles = tiles_of(3, 16);
   std::vector<BF16> packed(static_cast<size_t>(packed_count(2, tiles)), BF16{0xffff});

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
                       uint32_t columns, bool low_first) {
   const uint32_t stride = gridDim.x * kThreads;
   for (uint64_t i = blockIdx.x * kThreads + threadIdx.x; i < count; i += stride) {
-    // A row of the output is three times as long as a row of x.
+    // A row of the output is three times as long as a row of x, so each preceding row adds two more row lengths to the offset.
     const uint32_t row = static_cast<uint32_t>(i) / columns;
     write(out + (i + 2ull * row * columns), columns, low_first, x[i]);
   }

@@ -23,7 +23,7 @@ void check(int64_t rows, int64_t columns, Tf32PartOrder order, Tf32PartPlace pla
   GuardedBuffer out(name + "/out", DType::kF32, 3 * rows * columns);
   GuardedBuffer want(name + "/want", DType::kF32, 3 * rows * columns);
   x.fill_normal();
-  // Adds values at the ends of the range of fp32, and a number whose low part is subnormal.
+  // Overwrites four elements: infinity, the largest and the smallest magnitude of fp32, and a number whose low part is subnormal.
   x.view().store(0, std::numeric_limits<double>::infinity());
   x.view().store(1, static_cast<double>(std::numeric_limits<float>::max()));
   x.view().store(2, -0x1p-149);

@@ -66,8 +66,8 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
     largest = std::max(largest, lost / std::abs(static_cast<double>(x)));
     if (lost > 0.0) ++inexact;
   }
-  // Some of the drawn numbers must nearly reach the bound, and some must lose their last bit. Otherwise the test would not have tested
-  // these cases.
+  // Checks that the drawn numbers test the bound: the error of at least one nearly reaches it, and the parts of more than 1000 do not add
+  // up to the number exactly.
   EXPECT_GT(largest, 0.9 * 0x1p-23);
   EXPECT_GT(inexact, 1000);
 }

@@ -29,7 +29,7 @@ __device__ inline void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Waits until the phase with this number has ended. A new barrier is in phase 0, and its phase 1 counts as ended.
+// Waits until the phase with this number has ended. For a new barrier, which is in phase 0, a wait for phase 1 returns at once.
 __device__ inline void wait(uint32_t barrier, uint32_t phase) {
   asm volatile(
       "{\n.reg .pred p;\n"
@@ -62,7 +62,7 @@ __device__ inline void prefetch(const CUtensorMap* map, int column, int row) {
                : "memory");
 }
 // Starts to copy from shared memory to the box of the tensor map at (column, row). Elements outside the matrix are not written. Each call
-// is a separate store for the two functions below.
+// starts one store; the two functions below wait for stores.
 __device__ inline void store(const CUtensorMap* map, uint32_t from, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
                "r"(from), "r"(column), "r"(row)

@@ -25,8 +25,8 @@ template <int kPending>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Makes ordinary stores to shared memory visible to later products and copies by the copy engine, which access shared memory in a different
-// way.
+// Makes ordinary stores to shared memory visible to later matrix products and to TMA copies. Both access shared memory through the "async
+// proxy", which does not wait for ordinary stores.
 __device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

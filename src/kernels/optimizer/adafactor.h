@@ -75,13 +75,13 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
+  // The seed and the site, parts of the key of the random numbers with which parameters that are stored only in bf16 are rounded.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
   View scratch = {};  // scratch memory for all tensors, one after the other
 
-  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph. A negative beta1 means
-  // that the optimizer keeps no first moment.
+  // Calls read(name, field) for each constant of the update. `name` is the name of the attribute in which the graph's op stores the
+  // constant. A negative beta1 means that the optimizer keeps no first moment.
   template <typename Read>
   void read_constants(const Read& read) {
     read("epsilon1", epsilon1);

@@ -21,7 +21,7 @@ struct AdafactorRow {
   const float* g;
   float* p;
   float* m;
-  const float* factor;  // the factor by which the gradients of each column are multiplied
+  const float* factor;  // for each column, the factor by which its gradients are multiplied
   float row_factor, scale, decay, beta1;
 };
 }  // namespace plimsoll
@@ -59,7 +59,7 @@ HWY_INLINE auto change_of(Tag tag, const AdafactorRow& row, int64_t i) {
   return hn::Mul(g, hn::LoadU(tag, row.factor + i));
 }
 
-// Returns the sum of the squares of the updates u of one row (adafactor.h). Requires: row.row_factor contains the clip coefficient.
+// Returns the sum over one row of u^2, where u is the update of adafactor.h. Requires: row.row_factor contains the clip coefficient.
 float row_update_squares(const AdafactorRow& row, int64_t count) {
   const hn::ScalableTag<float> tag;
   const hn::CappedTag<float, 1> one;

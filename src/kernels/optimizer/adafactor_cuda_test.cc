@@ -90,8 +90,8 @@ void check_noise(const Options& options, const std::vector<AdafactorShape>& shap
   std::vector<AdafactorTensor> tensors;
   for (size_t i = 0; i < got.size(); ++i) {
     AdafactorTensor& reference = want.mutable_tensors()[i];
-    // Treats every third tensor as the second half of a parameter, so that its first element has an index above 0, from which its random
-    // numbers are derived.
+    // Treats every third tensor as the second half of a parameter. The kernel must derive the random numbers from the indices of the
+    // elements in the whole parameter, not in the tensor.
     reference.first = i % 3 == 0 ? reference.count() : 0;
     AdafactorTensor tensor = reference;
     tensor.param = gpu(weights.p[i]);

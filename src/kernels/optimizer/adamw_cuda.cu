@@ -17,7 +17,7 @@ struct AdamwScalars {
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
   NoiseScalars noise;
-  // Logarithms that the host computes, so that the GPU computes beta^t with a single exponential.
+  // The logarithms of beta1 and beta2, computed on the host, so that the GPU needs only one exponential to compute beta^t.
   double log_beta1, log_beta2;
 };
 

@@ -54,8 +54,8 @@ inline constexpr uint32_t kEightBitFirstCell = (127u - 23u) << 7;
 // The number of cells. The last cell contains the number 1.
 inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;
 
-// Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers, which is the mean of the two, rounded
-// down. Requires: 0 <= low < high.
+// Returns the limit between two neighbouring numbers of the table as the bits of an fp32 number: the mean of the two, rounded down. Numbers
+// up to the limit round to `low`, larger ones to `high`. Requires: 0 <= low < high.
 constexpr uint32_t eight_bit_limit(float low, float high) {
   const double middle = (static_cast<double>(low) + static_cast<double>(high)) / 2.0;
   float limit = static_cast<float>(middle);
@@ -116,8 +116,8 @@ struct EightBitState {
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with SIMD vectors. The codes are those of x * (1
-// / absmax), which is rounded twice, instead of x / absmax. The second function returns the new absmax. Requires: count <= kEightBitBlock.
+// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with SIMD vectors. The second function finds the
+// code of x * (1 / absmax) instead of x / absmax and returns the new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);

@@ -59,8 +59,8 @@ struct ThreadSum {
   }
 };
 
-// Loads a group of elements with a streaming hint, because the cache will have dropped them before they are read again. On an H200, the
-// norm of 100 million gradients in bf16 takes 55 us, and 58 us with plain loads.
+// Loads a group of elements with a streaming hint (__ldcs), because the gradients are not read again while they are in the cache. On an
+// H200, the norm of 100 million gradients in bf16 takes 55 us, and 58 us with plain loads.
 template <typename T>
 __device__ __forceinline__ Raw<T, kGroup> load_once(const T* p) {
   Raw<T, kGroup> raw;
@@ -111,8 +111,8 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
   }
 }
 
-// Computes one partial result per thread block. If the list of tensors needs several launches, each later launch adds its results to those
-// of the earlier launches, which are in the first `there` elements of `partials`.
+// Stores one partial result per thread block. If the list of tensors needs several launches, the first `there` elements of `partials`
+// contain the results of earlier launches, and a block adds its result to the element with its number.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {

@@ -58,7 +58,7 @@ void count_bytes(benchmark::State& state, int64_t bytes_per_element) {
   state.SetBytesProcessed(state.iterations() * model().num_elements * bytes_per_element);
 }
 
-// Measures the upper limit of the bandwidth: a plain copy between two tensors of each parameter, divided into the same tasks as an update.
+// Measures the upper limit of the bandwidth: a plain copy of the gradient of each parameter, divided into the same tasks as an update.
 void bench_copy(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   Model& m = model();
@@ -87,8 +87,8 @@ void bench_adamw(benchmark::State& state) {
 // Selects the values that are stored in 16 bits: the moments, the weights split into two halves, the weights only in bf16, or all of them.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
-// Returns the tensors of the same model, where those that `halves` selects are in bf16. They use the memory of the fp32 tensors. All memory
-// is filled with a pattern of 16 bits that is 0.01 in bf16 and, if two of them are read together, also in fp32.
+// Returns the tensors of the same model, of which those that `halves` selects are in bf16. They use the memory of the fp32 tensors, which
+// is filled with 16-bit patterns that are 0.01 if they are read as bf16, and also about 0.01 if two of them are read as one fp32 number.
 std::vector<OptimizerTensor> half_tensors(Halves halves) {
   const auto as_bf16 = [](View& view) { view = {view.data, DType::kBF16}; };
   std::vector<OptimizerTensor> tensors = model().tensors;

@@ -141,8 +141,8 @@ void join_from(const uint16_t* high, const uint16_t* low, float* whole, int64_t 
   for (; i < count; ++i) whole[i] = join_f32({high[i], low[i]});
 }
 
-// Rounds `count` elements from `whole` stochastically to bf16. The first one is element `begin` of its parameter, which determines its
-// random number.
+// Rounds `count` elements from `whole` stochastically to bf16. The random number of an element depends on its index in the parameter, which
+// is `begin` for the first element.
 void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, int64_t begin,
                                int64_t count) {
   constexpr int64_t kChunk = 256;

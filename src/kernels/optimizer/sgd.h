@@ -32,7 +32,7 @@ namespace plimsoll {
 enum class Nesterov : uint8_t { kOff, kOn };
 
 struct SgdArgs {
-  // The update reads grad, reads and writes param and, with momentum, m, and writes low.
+  // The update reads grad, reads and writes param and, with momentum, m, and writes low (the 16-bit copy of param) if it is present.
   std::span<const OptimizerTensor> tensors = {};
   ConstView learning_rate = {};     // one element: the learning rate of this step
   ConstView step = {};              // one i64 element: the step number, 1 for the first update
@@ -41,11 +41,11 @@ struct SgdArgs {
   double momentum = 0.0;            // the momentum must not be negative
   double weight_decay = 0.0;
   Nesterov nesterov = Nesterov::kOff;  // Nesterov momentum must be off if the momentum is 0
-  // Selects the random numbers for the stochastic rounding of parameters that are stored only in bf16 (tensor_list.h).
+  // The seed and the site, parts of the key of the random numbers with which parameters that are stored only in bf16 are rounded.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
-  // Calls read(name, field) for each constant of the update; `name` is that of the attribute of the op in the graph.
+  // Calls read(name, field) for each constant of the update. `name` is the attribute in which the graph's op stores the constant.
   template <typename Read>
   void read_constants(const Read& read) {
     read("momentum", momentum);

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  // has_buffer is a constant here, so that the compiler removes the branches that depend on it.
+  // The value is known at compile time, so that the compiler removes the branches that depend on has_buffer (momentum is used).
   step.has_buffer = kMoments == Moments::kSome;
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }
@@ -80,8 +80,8 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
   });
 }
 
-// Returns the update for SGD with a momentum in 8 bits. has_buffer is a constant here, so that the compiler removes the branches that
-// depend on it.
+// Returns the update for SGD with a momentum in 8 bits. has_buffer is set to a value that is known at compile time, so that the compiler
+// removes the branches that depend on it.
 __device__ SgdStep sgd_8bit_step(const SgdScalars& scalars) {
   SgdStep step = sgd_step(scalars);
   step.has_buffer = true;

@@ -66,8 +66,8 @@ RandomSite noise_of(const Args& args, size_t k) {
           .step = args.step ? static_cast<uint32_t>(args.step.template as<int64_t>()[0]) : 0,
           .site = args.noise_site + static_cast<uint32_t>(k)};
 }
-// The number that is added to the site of a tensor, a part of the key of its random numbers, to get the site for its second moment.
-// Requires: the sites of tensors are below it.
+// The random numbers of a second moment have a different key from those of its parameter: this number is added to the site, which is a part
+// of the key. Requires: the sites of all parameters are smaller than this number.
 inline constexpr uint32_t kSecondMomentSites = 1u << 31;
 inline RandomSite noise_of_second_moment(RandomSite noise) {
   noise.site += kSecondMomentSites;

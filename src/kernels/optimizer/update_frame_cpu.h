@@ -99,8 +99,8 @@ void update_eight_bit_tensors_cpu(const CpuUpdate& kernel, const Args& args, con
   const EightBitMap& m_map = eight_bit_map(EightBitSign::kSigned);
   const EightBitMap& v_map = eight_bit_map(EightBitSign::kUnsigned);
   const bool updates_v = has_v(kernel.states);
-  // A task consists of whole grains of kTensorGrain elements (tensor_list.h). Each grain must begin at the beginning of a quantization
-  // block.
+  // A task consists of whole grains of kTensorGrain elements (tensor_list.h). The length of a grain must be a multiple of that of a
+  // quantization block, so that no block is divided between tasks.
   static_assert(kTensorGrain % kEightBitBlock == 0);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];

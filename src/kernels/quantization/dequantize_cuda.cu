@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPacks = 8;  // number of vectors that a thread loads before it computes the first one
 
-// The numbers that the codes encode. The tables are passed as launch parameters, which are in constant memory.
+// For each code, the number that it represents. The tables are kernel parameters, which the GPU keeps in constant memory.
 struct FourBitTable {
   float numbers[16];
 };
@@ -48,7 +48,7 @@ struct FourBitMatrix {
   int64_t second_blocks;  // number of blocks of absmax codes per separately quantized part
 };
 
-// The scale of a quantization block as it is stored, before it is computed. It is loaded at the same time as the codes.
+// The stored values from which the scale of a quantization block is computed. They are loaded at the same time as the codes.
 struct RawScale {
   float number = 0.0f;  // absmax, or the second-level scale of the block's absmax
   uint8_t code = 0;
@@ -163,8 +163,8 @@ void launch_four_bit(const DequantizeArgs& args, CudaStream stream) {
       static_cast<T*>(args.w.data), table, scale_table);
 }
 
-// Uses vectors if a row (8 bits) or a separately quantized part (4 bits) consists of whole vectors; otherwise processes elements one by
-// one.
+// The kernel processes several adjacent elements (a vector) at a time if every row (8-bit codes) or every separately quantized part (4-bit
+// codes) consists of whole vectors. Otherwise it processes elements one by one.
 template <typename T>
 void launch(const DequantizeArgs& args, CudaStream stream) {
   constexpr int kN = kPack<T>;

@@ -25,13 +25,13 @@ constexpr std::array<float, 16> kNf4Numbers = {-1.0f,
                                                0.5626170039176941f,
                                                0.7229568362236023f,
                                                1.0f};
-// The numbers of fp4 codes. A code consists of a sign, two bits of exponent and one bit of fraction. All numbers are divided by the largest
-// one, 12.
+// The numbers that fp4 codes represent. A code consists of a sign bit, two bits of exponent and one bit of fraction. All numbers are
+// divided by the largest one, 12, so that the largest is 1.
 constexpr std::array<float, 16> kFp4Numbers = {
     0.0f, 0.0625f / 12.0f,  8.0f / 12.0f,  1.0f,  4.0f / 12.0f,  0.5f,  2.0f / 12.0f,  0.25f,
     0.0f, -0.0625f / 12.0f, -8.0f / 12.0f, -1.0f, -4.0f / 12.0f, -0.5f, -2.0f / 12.0f, -0.25f};
 
-// The numbers of all codes in ascending order, their codes, and the midpoints between adjacent numbers.
+// The numbers that the 16 codes represent, in ascending order, their codes in the same order, and the means of adjacent numbers.
 struct Ladder {
   std::array<float, 16> numbers{};
   std::array<uint8_t, 16> codes{};

@@ -38,8 +38,8 @@ struct QuantizeFp8Args {
   int64_t rows = 0;
   int64_t columns = 0;
   DType format = DType::kE4M3;
-  int64_t num_rows = -1;  // number of rows that count for amax; -1 means all
-  // With kAdd the call does nothing and keeps the outputs of an earlier call. A step of several micro-batches quantizes weights only once.
+  int64_t num_rows = -1;  // amax is computed from this number of rows; -1 means all
+  // With kAdd the call does nothing, which keeps the outputs of an earlier call: only the first micro-batch of a step quantizes weights.
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 

@@ -22,8 +22,8 @@ __device__ __forceinline__ float widen_bits(uint32_t bits) {
   return widen<T>(bits).x;
 }
 
-// Computes amax, reading x from its end: the end is probably still in the cache after the kernel that wrote x. The quantization that
-// follows starts with the rows that this kernel read last.
+// Computes amax. The kernel reads x from its end, which is probably still in the cache after the kernel that wrote x. The kernel that
+// quantizes x then starts at the beginning of x, which this kernel has read last.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     amax_kernel(const T* x, int64_t packs, int64_t packs_of_row, const int32_t* num_rows,
@@ -109,7 +109,7 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&rows)[4], uint3
 template <typename T, __nv_fp8_interpretation_t kFormat>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp8Matrix out, float largest) {
   if (out.accumulate != nullptr && *out.accumulate != 0) return;
-  // A word of padding follows each column, so that the threads of a warp write to different banks.
+  // One unused word follows the words of each column, so that the threads of a warp write to different banks of shared memory.
   __shared__ uint32_t tile[kTileColumns][kWordsOfColumn + 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int pack = lane % 4 + warp % 2 * 4;       // index of the thread's eight columns in the tile
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) quantize_kernel(const T* x, const Fp
     if (out.known != nullptr) out.scale[1] = out.known[1];
   }
   const float inverse = __fdiv_rn(1.0f, scale);
-  uint32_t codes[2][kRowsOfThread];  // four codes per word, indexed [half of the thread's eight columns][row]
+  uint32_t codes[2][kRowsOfThread];  // words of four codes, [half of the eight columns][row of the thread]
 #pragma unroll
   for (int r = 0; r < kRowsOfThread; ++r) {
 #pragma unroll

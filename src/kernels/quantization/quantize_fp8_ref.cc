@@ -19,10 +19,10 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
   PLIMSOLL_CHECK(args.scale || args.known,
                  "quantize_fp8: either an output for the scale or a known scale must be given");
   for (const View& codes : {args.q, args.q_t})
-    PLIMSOLL_CHECK(
-        !codes || codes.dtype == args.format,
-        "quantize_fp8: q and q_t must have the type that `format` states, but it is {} and one of them is {}",
-        dtype_name(args.format), dtype_name(codes.dtype));
+    PLIMSOLL_CHECK(!codes || codes.dtype == args.format,
+                   "quantize_fp8: q and q_t must have the type that `format` states, {}, but one of them has "
+                   "the type {}",
+                   dtype_name(args.format), dtype_name(codes.dtype));
   if (args.accumulate == Accumulate::kAdd) return;
   const int64_t num_rows = args.num_rows < 0 ? args.rows : args.num_rows;
   float amax = 0.0f;

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// The names of one layer's modules on disk, after the layer's prefix. `qkv` is one module in a checkpoint.
+// The names of the modules of one layer in a checkpoint, without the prefix of the layer. `qkv` is one module that computes q, k and v.
 struct DecoderLayerNames {
   std::string attention_norm, qkv, attention_output, feed_forward_norm, intermediate, output;
 };
@@ -24,7 +24,7 @@ void add_decoder_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& 
                              const std::string& prefix, const DecoderLayerNames& names,
                              const std::vector<std::string>& disk_prefixes);
 
-// Builds one layer. x_TC -> x_TC.
+// Adds the ops of one layer to the graph. The input x_TC and the result have the shape [T, C].
 ValueId build_decoder_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix,
                             const DecoderLayerNames& names);
 

@@ -164,8 +164,8 @@ void add_masked_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& 
   add_linear_specs(specs, names.dense, width, config.hidden_size, {""});
   add_norm_specs(specs, names.norm, width, {""});
   if (!config.tie_word_embeddings) add_table_spec(specs, names.decoder, config.vocab_size, width, {""});
-  // A checkpoint may contain this bias under two names. If the matrix is tied, so is the bias, and transformers saves only `names.bias`. If
-  // not, transformers 5 computes with "<decoder>.bias", and transformers 4 with `names.bias`.
+  // A checkpoint may contain the bias of the head under two names. If the matrix is tied to the word table, transformers saves only
+  // `names.bias`. Otherwise transformers 5 computes with "<decoder>.bias", and transformers 4 with `names.bias`.
   WeightPart bias{.disk_names = {masked_bias_name(names)}, .num_rows = config.vocab_size};
   if (names.bias != nullptr) {
     bias.disk_names.insert(config.tie_word_embeddings ? bias.disk_names.begin() : bias.disk_names.end(),

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// The names of one layer's modules on disk, after the layer's prefix.
+// The names of the modules of one layer in a checkpoint, without the prefix of the layer.
 struct LayerNames {
   std::string query, key, value, attention_output, attention_norm, intermediate, output, output_norm;
 };
@@ -27,12 +27,12 @@ std::string bert_layer_prefix(int64_t layer);
 
 enum class AttentionOutputDropout : uint8_t { kNo, kYes };
 
-// Adds the weights of one layer. One matrix product computes q, k and v: their weights follow each other in
-// one tensor, and the checkpoint's three tensors are its parts.
+// Adds the weights of one layer. The matrices of q, k and v are adjacent parts of one weight, so that one matrix product computes all
+// three; a checkpoint stores them as three tensors.
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
                      const LayerNames& names, const std::vector<std::string>& disk_prefixes);
 
-// Builds one layer: self-attention and feed-forward, each with a residual and a norm. x_TC -> x_TC.
+// Adds self-attention and feed-forward to the graph, each with a residual and a norm. Input and result have the shape [T, C].
 ValueId build_layer(ModelBuilder& builder, ValueId x_TC, const std::string& prefix, const LayerNames& names,
                     AttentionOutputDropout attention_output_dropout);
 

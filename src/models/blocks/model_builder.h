@@ -37,12 +37,12 @@ class ModelBuilder {
   bool has_weight(std::string_view name) const { return find_spec(name) != nullptr; }
   // Declares the weight with this name, unless it is declared already, and returns it. Requires: the model has such a weight.
   ValueId weight(std::string_view name);
-  // Emits the linear layer `name`, with a bias if the model has one for it.
+  // Adds the linear layer `name` to the graph, with a bias if the model has the weight "<name>.bias".
   ValueId linear(ValueId x, const std::string& name) {
     const std::string bias = name + ".bias";
     return emit_linear(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue, name);
   }
-  // Emits the layer norm `name`, with a bias if the model has one for it.
+  // Adds the layer norm `name` to the graph, with a bias if the model has the weight "<name>.bias".
   ValueId norm(ValueId x, const std::string& name) {
     const std::string bias = name + ".bias";
     return emit_layer_norm(graph_, x, weight(name + ".weight"), has_weight(bias) ? weight(bias) : kNoValue,
@@ -72,8 +72,8 @@ class ModelBuilder {
   }
   // Declares the input that contains the position of every token, which is an index into a table of max_position_embeddings rows.
   ValueId positions();
-  // Emits the attention of all heads: qkv_T((H+2G)D) -> [T, HD], with dropout, limited to a window of rows if
-  // `window` is not 0.
+  // Emits the attention of H query heads and G key and value heads of size D: qkv_T((H+2G)D) -> [T, HD], with dropout. If `window` is not
+  // 0, a token attends only to tokens that are less than `window` positions away.
   ValueId attention(ValueId qkv, AttentionDirection direction, const std::string& name, int64_t window = 0);
   // Emits a root-mean-square norm with the weight `name` as gain: x_TC -> [T, C].
   ValueId rms_norm(ValueId x, const std::string& name);
@@ -91,7 +91,7 @@ class ModelBuilder {
   // Returns a new dropout site, whose number distinguishes its random draws from others. The probability is 0 in an evaluation.
   DropoutSpec next_dropout(double p);
 
-  // Names the logits and returns the graph, which has no loss yet. Logits are an output of an evaluation.
+  // Names the value `logits` and returns the graph, to which no loss was added yet. In an evaluation, the logits are an output.
   ForwardGraph finish(ValueId logits) &&;
 
  private:
@@ -108,7 +108,7 @@ class ModelBuilder {
   ValueId page_table_ = kNoValue;
   ValueId lengths_ = kNoValue;
   ValueId copy_from_ = kNoValue;
-  // The tables of cosines and sines, by the text of their parameters (rope_text()). Layers with equal parameters share a table.
+  // For each set of parameters (as text, rope_text()), the table of cosines and sines. Layers with equal parameters share a table.
   std::map<std::string, ValueId> rope_tables_;
   int64_t next_site_ = 0;
 };

@@ -26,7 +26,7 @@ constexpr const char* kKnownKeys[] = {"rope_type",       "type",
 
 // The JSON object that describes the rotary embedding, and the name by which messages refer to it.
 struct RopeObject {
-  const Json* json = nullptr;  // null if the configuration does not describe a rotary embedding by an object
+  const Json* json = nullptr;  // null if the configuration contains no such object
   std::string where;
 };
 RopeObject find_object(const ConfigReader& reader) {

@@ -18,8 +18,8 @@ void read_rope(ModelConfig& config, const ConfigReader& reader);
 // Checks the width of heads. Errors: kBadData if it is odd or too large for rotary embeddings.
 void check_rope_width(const ModelConfig& config, const ConfigReader& reader);
 
-// Returns the embedding that an object in the form of `rope_parameters` states. `where` names the object in messages; `theta` is
-// the base if the object states none. Requires and errors: as read_rope().
+// Returns the parameters of the rotary embedding that an object in the form of `rope_parameters` describes. `where` names the object in
+// messages; `theta` is the base if the object does not contain one. Requires and errors: as read_rope().
 RopeParameters read_rope_object(const ModelConfig& config, const ConfigReader& reader,
                                 const nlohmann::json& json, const std::string& where, double theta);
 

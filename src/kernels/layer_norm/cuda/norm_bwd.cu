@@ -58,8 +58,8 @@ template <int N, int kRows>
 struct RowGroupValues {
   float rstd[kRows];
   float sums[2 * kRows];
-  // Random numbers for elements that are loaded in vectors; if elements are loaded one by one (N = 1), their numbers are drawn when they
-  // are needed.
+  // The random numbers for elements that are loaded in vectors. If elements are loaded one by one (N = 1), this array is unused, and the
+  // random number of an element is drawn when its gradient is stored.
   uint32_t numbers[kRows * kElements / N][(N + 1) / 2];
 };
 

@@ -19,7 +19,7 @@ inline constexpr int kSmallThreads = 256;
 inline constexpr int kLargeThreads = 512;
 static_assert(kMaxNormCudaColumns <= kLargeThreads / 32 * kColumnsPerWarp);
 
-// The values per column that a thread keeps while it loops over rows.
+// The gain of the columns of a thread, and the sums over rows of the gradients of these columns' parameters.
 struct ColumnState {
   float gain[kElements];
   float d_gain[kElements] = {};

@@ -37,7 +37,7 @@ __device__ __forceinline__ void wait_for_group(const Place& at) {
 }
 
 // Adds the sums of a group's warps and returns the totals in all threads of the group. `slots` is an array [groups][warps][2 * kRows] in
-// shared memory. Two arrays must be used in turn, so that no thread still reads the values of the call before the last one.
+// shared memory. Successive calls must alternate between two arrays, because threads may still read the previous one.
 template <int kRows>
 __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
   constexpr int kValues = 2 * kRows;

@@ -27,7 +27,7 @@ inline constexpr int kBlocks = N == 8 ? 4 : 3;
 constexpr int kMinIterations = 7;
 constexpr int kMaxWaves = 4;
 
-// Read gain, beta and bias: Typed with a type that is known at compile time, Untyped with the type stored in AnyFloats.
+// Two ways to read gain, beta and bias: Typed knows their type at compile time, Untyped reads it from AnyFloats at run time.
 template <typename P>
 struct Typed {
   template <int N>
@@ -70,7 +70,7 @@ template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
                                        float (&s)[kPacks][N]) {
-  // Draws the random numbers of sixteen elements at a time, because the two Philox blocks that this takes share their key schedule.
+  // Draws the random numbers of sixteen elements at a time. They need two Philox blocks, which share the computation of the round keys.
   constexpr int kTogether = N == 1 ? 1 : 16 / N;
   static_assert(kPacks % kTogether == 0);
 #pragma unroll
@@ -175,8 +175,8 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
-    // Iterations use two sets of `slots` in turn. A set is used again two iterations later. Two barriers are passed until then, so every
-    // thread has read the old contents.
+    // Successive iterations of a thread block alternate between two arrays of `slots`. Before an array is written again, every thread has
+    // passed two barriers since it read the array, so no thread still needs the old contents.
     const float mean = block_sum(sum, thread, warps, slots[slot][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
@@ -196,7 +196,7 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // kBlocks is the number of blocks of kMaxWarps warps that a multiprocessor runs at once. It runs more blocks if they are smaller.
+  // A multiprocessor runs kBlocks thread blocks of kMaxWarps warps at once, and correspondingly more blocks if they have fewer warps.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);

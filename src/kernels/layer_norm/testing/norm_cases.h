@@ -58,7 +58,7 @@ struct ForwardBounds {
   std::vector<double> y, x_hat, rstd;
 };
 
-// Computes the error bounds of a forward pass from exact values. The references of the operations before the norm compute s in double.
+// Computes the error bounds of a forward pass from exact values. It computes s in double with the references of bias, dropout and add.
 inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensors, const GuardedBuffer& x_hat,
                                     const GuardedBuffer& y, const GuardedBuffer& rstd) {
   const RowsAndColumns shape = test.shape;

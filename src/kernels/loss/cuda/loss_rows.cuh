@@ -63,8 +63,8 @@ void with_row_packs(DType dtype, int64_t row_stride, std::initializer_list<const
   });
 }
 
-// Adds the losses of num_rows rows in double, in an order that depends only on their number. Divides the sum by denominator * divisor, and
-// then stores it or, if `adds` is true, adds it to the old loss. Defined in loss_rows.cu.
+// Adds the losses of num_rows rows in double, in an order that depends only on their number. Divides the sum by `denominator` (in device
+// memory) times `divisor`, then stores it or, if `adds` is true, adds it to the old loss. Defined in loss_rows.cu.
 struct LossTotal {
   Scalar loss;
   Scalar denominator;

@@ -22,16 +22,16 @@ namespace plimsoll::cuda {
 inline constexpr int kRowBatch = 4;
 
 // Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x| 2^-23 for the roundings of x, of
-// the product and of log2(e). The latter causes an absolute error of at most 2^-24 for x <= 0, because |x| exp(x) <= 0.37, and of 2^-23 e
-// at x = 1. Below -87.3 the result is 0.
+// the product and of log2(e). The term |x| 2^-23 causes an absolute error of at most 2^-24 for x <= 0, because |x| exp(x) <= 0.37, and of
+// 2^-23 e at x = 1. For x below -87.3 the function returns 0.
 __device__ __forceinline__ float exp_to_1(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
   return y;
 }
 
-// Returns the pack with all but its first `count` elements replaced by -inf. If the number of classes is not a multiple of the elements of
-// a pack, the last pack of a row contains padding, because the stride between rows is a multiple of packs.
+// Returns the pack with all but its first `count` elements replaced by -inf. The last pack of a row contains padding if the number of
+// classes is not a multiple of the elements of a pack, because the distance between two rows is always a whole number of packs.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> without_padding(const Raw<T, N>& raw, uint32_t count) {
   float values[N];
@@ -92,10 +92,10 @@ __device__ __forceinline__ float greatest_of(const Raw<T, N> (&raw)[kRowBatch]) 
   return greatest;
 }
 
-// The sum of exp(x_k - reference) over some of a row's classes. No x_k is above reference + 1: a thread
-// rescales its sum only if a batch exceeds that, and each time the sum so far, with its errors, shrinks to
-// less than 1 / e. A reference of -inf is stored as -FLT_MAX, so that a difference is NaN only for a class
-// that is NaN or +inf; the sum is then NaN. The sum of a row that contains only -inf is 0.
+// The sum of exp(x_k - reference) over some of a row's classes. Every x_k added so far is at most reference + 1. Only if a batch contains a
+// larger number does a thread raise the reference and rescale its sum; each rescaling makes the sum so far, with its errors, less than 1 /
+// e of the new sum. A reference of -inf is stored as -FLT_MAX, so that x_k - reference is NaN only if x_k is NaN or +inf; the sum is then
+// NaN. The sum of a row that contains only -inf is 0.
 struct RowExponentials {
   float reference = -FLT_MAX;
   double sum = 0.0;

@@ -110,7 +110,7 @@ struct MatmulCase {
   GuardedBuffer a, b, bias, c, want, scratch, packed;
 };
 
-// Prepares the matrix product, overwrites C with it, adds it to C if the problem allows that, and compares both results with the reference.
+// Prepares the product and runs it, overwriting C and, if the problem allows it, adding to C. Compares each result with the reference.
 inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();

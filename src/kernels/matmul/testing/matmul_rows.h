@@ -1,5 +1,5 @@
-// The entries of the kernel catalog that compute a matrix product on a CPU, so that tests and benchmarks can run each of them. A new
-// implementation is tested and benchmarked as soon as cpu_products_of() knows it. Thread-safe: pure functions.
+// Functions on the entries of the kernel catalog that compute a matrix product on a CPU, so that tests and benchmarks can run each of them.
+// A new implementation is tested and benchmarked as soon as cpu_products_of() knows it. Thread-safe: pure functions.
 #pragma once
 
 #include <vector>
@@ -36,8 +36,8 @@ inline bool accepts(const KernelRow& row, MatmulProblem problem, CpuIsa isa) {
   return kernel_support(row, asked_of(problem, {.num_threads = problem.num_threads, .isa = isa})).ok;
 }
 
-// Returns the matrix product with the settings with which prepare_matmul_cpu() uses this catalog entry, and with the number of threads and
-// the instruction set of this process.
+// Returns a copy of the problem for which prepare_matmul_cpu() uses this catalog entry, with the number of threads and the instruction set
+// of this process.
 inline MatmulProblem on_row(const KernelRow& row, MatmulProblem problem) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();

@@ -15,7 +15,7 @@ inline constexpr int kAdafactorThreads = 256;
 static_assert(kAdafactorTileColumns == 4 * kAdafactorThreads);
 
 struct AdafactorEntry {
-  void* param;  // the parameter in f32, or in bf16 and then rounded stochastically
+  void* param;  // the parameter: f32, or bf16 with stochastic rounding
   const void* grad;
   float* row;     // the row state; null if the tensor is a vector
   float* column;  // the column state or, if the tensor is a vector, its state v

@@ -15,25 +15,25 @@
 
 namespace plimsoll::cuda {
 
-// The number of warps of a thread block. A multiprocessor runs one thread block, whose warps take quantization blocks when they need them.
-// With a fixed assignment of quantization blocks, some warps would have no more work after four fifths of the time, because the scheduler
-// prefers the warps that have waited longest. The number is the largest for which the registers suffice for the operands that are loaded
-// ahead.
+// The number of warps of a thread block. A multiprocessor runs one thread block, each of whose warps takes another quantization block when
+// it has finished one. If the quantization blocks were assigned in advance, some warps would be idle after four fifths of the time, because
+// the scheduler prefers the warps that have waited longest. With more warps, the registers would not suffice for the operands that are
+// loaded ahead.
 template <bool kHasV>
 inline constexpr int kEightBitWarps = kHasV ? 24 : 28;
 template <bool kHasV>
 inline constexpr int kEightBitThreads = 32 * kEightBitWarps<kHasV>;
-// The number of adjacent quantization blocks that one multiprocessor takes at a time.
+// The number of adjacent quantization blocks that form a chunk. Consecutive chunks are assigned to the thread blocks in turn.
 inline constexpr uint32_t kChunkBlocks = 8;
 inline constexpr int64_t kEightBitChunk = kChunkBlocks * kEightBitBlock;
 
-// The quantization block that a warp updates next. The cursor remembers the tensor of its current chunk, and searches the table of tensors
-// only when it reaches another tensor.
+// The quantization block that a warp updates next. The cursor remembers the tensor that contains it and the range of the tensor's chunks,
+// so that it searches the table of tensors only when it reaches another tensor.
 struct EightBitCursor {
   uint32_t chunk = 0;
   uint32_t first_chunk = 0;  // number of the first chunk of the current tensor
   uint32_t end_chunk = 0;    // number of the chunk after the last one of the current tensor
-  // Number of quantization blocks of the tensor that update_whole_block() can update; 0 after the last tensor.
+  // How many quantization blocks of the tensor are updated by update_whole_block(); 0 if none can be, or after the last tensor.
   uint32_t whole_blocks = 0;
   int index = 0;       // index of the current tensor in the table of tensors
   uint32_t block = 0;  // index of the quantization block in the current tensor
@@ -66,7 +66,7 @@ struct EightBitCursor {
 // is fixed.
 struct EightBitQueue {
   uint32_t next;  // address, in shared memory, of the counter of the quantization blocks that have been taken
-  uint32_t requested;  // the number that lane 0 got by its last request; take() waits for it
+  uint32_t requested;  // the result of lane 0's last request; take() waits for it
 
   static __device__ __forceinline__ uint32_t first() { return threadIdx.x / 32; }
   // Requests the number of the next quantization block without waiting for it. nvcc would compile atomicAdd to a sum over the warp, which
@@ -134,7 +134,7 @@ __device__ __forceinline__ void update_eight_bit(const Table& table, EightBitSha
     if (int64_t{next.block} * kEightBitBlock < entry.count) {
       update_part_block<Param, kHasV>(entry, next.block, maps, step, noise.where());
     }
-    // Sets the operands to zero, so that their registers need not be saved during the call above.
+    // Sets the operands to zero, so that the compiler need not save their registers while update_part_block() runs.
     operands = {};
     advance();
   }

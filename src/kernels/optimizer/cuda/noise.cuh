@@ -35,7 +35,7 @@ struct Noise {
   const NoiseScalars* scalars;
   uint32_t step, site;
 
-  // Prepares to draw the random numbers of the first tensor of the list. Requires: `of` is a kernel parameter.
+  // Draws the random numbers of the first tensor of a list. Requires: `of` is a kernel parameter, because only its address is kept.
   __device__ __forceinline__ explicit Noise(const NoiseScalars& of)
       : scalars(&of), step(of.step == nullptr ? 0u : static_cast<uint32_t>(*of.step)), site(of.site) {}
 

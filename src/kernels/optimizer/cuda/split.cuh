@@ -1,5 +1,5 @@
-// Splits groups of N fp32 numbers into a bf16 number and 16 more bits each (base/split_f32.h), joins them, and makes bf16 copies with the
-// same rounding. Only for .cu files. Thread-safe: no state.
+// Splits fp32 numbers, N at a time, into a bf16 number and the remaining 16 bits (base/split_f32.h), joins the two again, and makes bf16
+// copies that are rounded in the same way. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -52,8 +52,8 @@ __device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* 
   store_raw<__nv_bfloat16, N>(low, lower);
 }
 
-// Returns fp32 numbers rounded stochastically to bf16, each with 16 random bits (round_stochastically of base/split_f32.h). Each word of
-// `noise` contains the bits for two numbers, those for the first one in the low half.
+// Rounds N fp32 numbers stochastically to bf16 (round_stochastically of base/split_f32.h). Each number needs 16 random bits: a word of
+// `noise` contains those of two numbers, the first in its lower half.
 template <int N>
 __device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
     const float (&x)[N], const uint32_t (&noise)[(N + 1) / 2]) {

@@ -14,8 +14,8 @@ namespace plimsoll::cuda {
 // for the other parameters.
 inline constexpr int64_t kTableBytes = 32764 - 256;
 
-// Short lists, such as the one parameter of an update in the backward pass, use a small table, because a
-// launch copies all of its parameters.
+// The capacity of the small table, for short lists such as a single parameter that is updated during the backward pass. A launch copies the
+// whole table, so a small one saves time.
 inline constexpr int kSmallTable = 8;
 template <class Entry>
 inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
@@ -43,7 +43,7 @@ template <class Entry, int kEntries>
 struct TensorTable {
   static constexpr int kCapacity = kEntries;
   int32_t num_entries = 0;
-  int32_t first_index = 0;  // the index, in the list of the caller, of the tensor of entry 0
+  int32_t first_index = 0;  // the index of entry 0's tensor in the list of the caller
   uint32_t num_chunks = 0;
   Entry entries[kCapacity];
 

@@ -36,12 +36,12 @@ struct UpdateEntry {
   bool packs;
 };
 
-// States whether the optimizer has moments. kSome: it has m, v or both.
+// States whether the optimizer has states. kSome: it has a first moment m, a second moment v, or both.
 enum class Moments : uint8_t { kNone, kSome };
 
-// Return the number of groups of four elements that a thread updates in a chunk, and the number of elements of a chunk. Without moments, an
-// element has few bytes. If a thread then updated only two groups per chunk, finding the next chunk would take longer than moving the bytes
-// of a group.
+// Return the number of groups of four elements that a thread updates in a chunk, and the number of elements of a chunk. Without moments
+// there are fewer bytes per element to read and write, so chunks are longer: with two groups per thread, finding the next chunk would take
+// longer than these accesses.
 constexpr int update_packs(Moments moments) {
   return moments == Moments::kNone ? 4 : 2;
 }

@@ -91,7 +91,7 @@ class EightBitList {
   std::vector<OptimizerTensor> tensors_;
 };
 
-// The exact state of every element in double before it is rounded to 8 bits, and the bound on the error of the same state in a kernel.
+// For each element, the exact new state in double before it is rounded to 8 bits, and the bound on a kernel's error of this state.
 struct ExactState {
   std::vector<double> x, error;
 };

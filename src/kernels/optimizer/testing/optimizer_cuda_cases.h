@@ -45,8 +45,8 @@ void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   }
 }
 
-// kOnHost(buffer) returns the view of a scalar argument in host memory, for the reference. on_device() returns a function that returns the
-// view of its copy on the GPU, for the kernel.
+// Functions that return the view of a scalar argument: kOnHost(buffer) returns the view in host memory, which the reference gets, and
+// on_device(gpu)(buffer) the view of the copy on the GPU, which the kernel gets.
 inline const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
 inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
@@ -71,8 +71,8 @@ struct DeviceScalars {
   }
 };
 
-// The gradients of another type, which the kernel reads, and buffers for the 16-bit copies of the parameters. The gradients of `start` are
-// rounded to that type, so that the reference uses the same numbers.
+// Buffers of other types for the kernel under test: `grads` contains the gradients rounded to grad_type, and `low` receives the 16-bit
+// copies of the parameters. The gradients of `start` are rounded too, so that the reference uses the same numbers.
 struct NarrowBuffers {
   std::vector<GuardedBuffer> grads, low;
 

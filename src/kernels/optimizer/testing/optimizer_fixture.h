@@ -33,8 +33,8 @@ struct FixtureClipping {
   void (*coefficient)(const ClipCoefficientArgs&) = clip_coefficient_ref;
 };
 
-// Runs 50 steps on `list` (one tensor of six elements), starting from its current states. update(scalars) must call the kernel once.
-// seen(index, step) is called after each of the steps in kFixtureSeen, where `index` counts these calls.
+// Runs 50 steps on `list` (one tensor of six elements), starting from its current states. update(scalars) must call the kernel once. After
+// each step that is listed in kFixtureSeen, seen(index, step) is called with the index of the step in this list.
 template <typename Update, typename Seen>
 void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen,
                  const FixtureClipping& clipping = {}) {

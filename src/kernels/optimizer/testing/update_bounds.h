@@ -34,7 +34,7 @@ Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, do
   return args;
 }
 
-// Returns the number of elements that differ. Expects that those are adjacent bf16 numbers.
+// Returns the number of elements that differ. Two differing elements must be adjacent bf16 numbers, otherwise the test fails.
 inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& want) {
   int64_t others = 0;
   for (int64_t k = 0; k < want.count(); ++k) {

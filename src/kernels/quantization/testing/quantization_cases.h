@@ -58,8 +58,8 @@ struct Quantized {
   }
 };
 
-// Calls body with matrices of every format, with plain and with quantized scales. Some of the matrices have rows or parts that do not
-// consist of whole vectors. Returns the number of matrices.
+// Calls body with matrices of every format, with plain and with quantized scales. In some of the matrices, the length of a row or part is
+// not a multiple of the number of elements that a kernel loads at once. Returns the number of matrices.
 inline int for_each_quantized_matrix(const std::function<void(Quantized&)>& body) {
   int count = 0;
   for (const QuantizedFormat format :
