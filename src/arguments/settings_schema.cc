@@ -47,9 +47,10 @@ void add_interval(Json& schema, std::string_view range) {
 
 // Regular expressions for values that are texts, in the syntax that JSON Schema and JavaScript share.
 constexpr const char* kSizePattern = R"(^\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*([bB]|[kKmMgGtT]([iI]?[bB])?)?\s*$)";
-// Matches numbers without a unit that are below a million or not whole. As sizes they are refused: they are probably typing errors.
+// Matches numbers without a unit that are below 1 MiB (1048576) or not whole. As sizes they are refused: they are probably typing errors.
 constexpr const char* kSmallSizePattern =
-    R"(^\+?0*([1-9][0-9]{0,5}\.?|[0-9]*\.0*[1-9][0-9]*|[1-9][0-9]{0,5}\.0+)\s*$)";
+    R"(^\+?0*(([1-9][0-9]{0,5}|10[0-3][0-9]{4}|104[0-7][0-9]{3}|1048[0-4][0-9]{2}|10485[0-6][0-9]|104857[0-5])(\.0*)?|)"
+    R"([0-9]*\.0*[1-9][0-9]*)\s*$)";
 constexpr int kLeastSize = 1 << 20;  // the smallest size that may be written without a unit
 constexpr const char* kPairsPattern =
     R"(^\s*$|^\s*\{|^[\s,]*[^=,\s][^=,]*=[^,]*(,\s*([^=,\s][^=,]*=[^,]*)?)*$)";
