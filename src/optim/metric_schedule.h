@@ -22,13 +22,13 @@ enum class ThresholdMode : uint8_t { kRelative, kAbsolute };
 struct MetricScheduleOptions {
   ScheduleKind kind = ScheduleKind::kReduceLrOnPlateau;
   MetricGoal mode = MetricGoal::kMin;
-  double factor = 0.1;  // the schedule greedy has the default 0.95
+  double factor = 0.1;  // the default of the schedule greedy is 0.95
   int64_t patience = 10;
-  double threshold = 1e-4;  // the schedule greedy has the default 1e-6
-  // The schedule greedy has the default kAbsolute.
+  double threshold = 1e-4;  // the default of the schedule greedy is 1e-6
+  // For the schedule greedy, the default is kAbsolute.
   ThresholdMode threshold_mode = ThresholdMode::kRelative;
   int64_t cooldown = 0;
-  double min_lr = 0.0;  // the schedule greedy has the default 1e-3
+  double min_lr = 0.0;  // the default of the schedule greedy is 1e-3
   double eps = 1e-8;    // the learning rate does not change if the change would be smaller than this
   // The following options are used only by greedy.
   double max_lr = 1.0;
