@@ -145,7 +145,7 @@ Architecture record_of_variant(std::string_view model_type, std::string_view cla
       .class_prefix = class_prefix,
       .config_keys = variant.keys,
       .set_defaults = variant.set_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // `complete` already refuses unsupported settings
+      .refuse_variants = [](const ConfigReader&) {},  // does nothing: `complete` refuses unsupported variants
       .complete = variant.complete,
       .write_config = variant.write_config,
       .add_encoder_weights = add_decoder_weights,
