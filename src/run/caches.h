@@ -82,8 +82,8 @@ void take_gpu_constant(const std::string& card, const std::string& driver, const
                        std::vector<std::string>& warnings);
 
 // Stores tuning tables (the fastest measured algorithms of matrix products) between runs. A run that resumes begins with the table of its
-// checkpoint. Another run begins with the table that an earlier run with the same matrix products stored in the user's cache, or with an
-// empty table. exec/tuning.h measures the algorithms.
+// checkpoint. A new run begins with the table that an earlier run with the same matrix products stored in the user's cache; if there is
+// none, it begins with an empty table. exec/tuning.h measures the algorithms.
 //
 // A file that is damaged or has another schema is no error: the run measures again and reports why. Thread-safe: free functions; a file
 // is replaced as a whole, so that concurrent runs do not damage it.

@@ -40,23 +40,23 @@ constexpr int64_t kBytesPerThread = 1 * kMiB;
 constexpr int64_t kIoBytes = 4 * kMiB;
 // Memory of a tokenizer per token: its vocabulary, trie (prefix tree) and tables.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// Memory of a log record in LogHistory, and of its part of the loss plot at the end of the run (two lists of points and their text). On a
-// GPU a record has nine more numbers and one more text.
+// Memory of a log record: in LogHistory, and in the plot of the loss at the end of the run (two lists of points and their text). On a GPU a
+// record has nine more numbers and one more text, which take kBytesPerGpuRecord in addition.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
-// Upper bound for the texts of a log record in two files of a checkpoint, which are in memory while the checkpoint is written in the
-// background. A record takes about 230 bytes in the log and 280 in trainer_state.json, twice as many on a GPU, and the strings grow by
-// doubling.
+// Upper bound for the text of a log record, which two files of a checkpoint contain and which is in memory while the checkpoint is written
+// in the background. A record takes about 230 bytes in the log and 280 in trainer_state.json, twice as many on a GPU, and each string may
+// have twice the capacity that it needs.
 constexpr int64_t kBytesPerLogText = 1024;
-// Memory of a label: its name in both maps of config.json, in lists, and in JSON and text form while the model is saved. Measured: 720 to
-// 745 bytes.
+// Memory of a label while a model is saved: its name is in the two label maps of config.json, in lists, in JSON objects and in their text.
+// Measured: 720 to 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
 
-// Memory of the sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
+// Memory of the sampler for each row of data: its length and its place in the order (i32 each), and a sort key (u64).
 constexpr int64_t kSamplerBytesPerRow = 16;
 
-// Memory for pages of a memory-mapped file that stay resident for each row of a batch until it is assembled: the kernel maps 64 KiB
-// around a page that is read, and a row may cross such a boundary.
+// Memory for memory-mapped token files: for each row of a batch, pages stay resident until the batch is assembled. The kernel maps 64 KiB
+// around a page that is read, and a row may extend over two such areas.
 constexpr int64_t kMappedBytesPerRow = 128 << 10;
 
 int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments) {
@@ -188,8 +188,8 @@ void ReadingMemory::note(int64_t more_bytes) {
 }
 
 void ReadingMemory::add_table(const TextSplit& text) {
-  // Reading a table has one peak while its file is parsed, and another one when the table and the list of its rows are complete. The
-  // larger one is used.
+  // Memory has one peak while the file of the table is parsed, and another one when the table and the list of its rows are complete. The
+  // higher one counts.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Returns the training method that selects an optimizer, made from the optimizer's row in the optimizer table.
 Method method_of(const OptimizerRow& row, const OptimizerMethod& selection) {
-  // True for variants of the default optimizer that only differ in how states are stored and rounded.
+  // True for variants of the default optimizer AdamW, which differ only in how states are stored and rounded.
   const bool is_default = row.family == OptimizerKind::kAdamW;
   Method method{.name = selection.name,
                 .words = {"--optim", selection.optim},
