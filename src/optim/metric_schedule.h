@@ -33,7 +33,7 @@ struct MetricScheduleOptions {
   // The following options are used only by greedy.
   double max_lr = 1.0;
   int64_t warmup = 0;
-  // If true, the mean of the last window_size metrics is compared instead of each metric.
+  // If true, the schedule compares the mean of the last window_size metrics with the best mean, instead of single metrics.
   bool smooth = false;
   int64_t window_size = 50;
   int64_t reset_start = 500;  // number of reductions at min_lr before the schedule starts again

@@ -32,7 +32,7 @@
 namespace plimsoll {
 namespace {
 
-// Length limit for encoding documents. It is so large that documents are never truncated; they are divided into blocks later.
+// The length limit for encoding documents. With this value, no document is truncated; documents are divided into blocks later.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
 // The default of --validation_split_percentage in Hugging Face's script run_clm.
@@ -70,7 +70,7 @@ TokenSet documents_of(const TokenSet& all, int64_t begin, int64_t end) {
   return all.with_rows({offsets.begin(), offsets.end()});
 }
 
-// The tokens of documents. Their hash does not depend on whether they are in memory or in the token cache.
+// The tokens of documents, and a hash of them that is the same whether they are in memory or in the token cache.
 struct Documents {
   TokenSet tokens;
   uint64_t hash = 0;

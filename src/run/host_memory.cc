@@ -31,8 +31,8 @@ constexpr int64_t kGpuDriverBytes = 40 * kMiB;
 // pyarrow 26.
 constexpr int64_t kArrowBytes = 20 * kMiB;
 constexpr int64_t kArrowReadingBytes = 16 * kMiB;
-// Memory of the connections to other ranks: buffers for received data that is added afterwards (kStagingBytes in
-// device/comm/collectives.h), and two threads.
+// Memory of the connections to other ranks: two threads, and the buffers that store received data until it is added (kStagingBytes in
+// device/comm/collectives.h).
 constexpr int64_t kRankBytes = 6 * kMiB;
 // Memory per thread: its stack, and what oneDNN keeps per thread.
 constexpr int64_t kBytesPerThread = 1 * kMiB;
@@ -86,8 +86,8 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  // By default a run of any length logs at most 20 times. This bound is used because it does not depend on the number of steps, so that
-  // plans of one run with other batch sizes remain comparable.
+  // By default a run of any length logs at most 20 times. Its number of steps is not used here, so that plans of the run with other batch
+  // sizes, and thus other numbers of steps, count the same memory.
   constexpr int64_t kMostByDefault = 21;
   const bool is_default = arguments.logging_strategy == "steps" && !arguments.logging_steps;
   return 2 + (is_default ? kMostByDefault : times(arguments.logging_strategy, logging_interval(arguments))) +
@@ -124,7 +124,7 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   for (const Bucket& bucket : ladder) {
     const size_t first = count;
     while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
-    // Only some of the batches were examined. The others may use any bucket above the smallest one that was found.
+    // If only some of the batches were examined, the others may use any bucket above the smallest one that was found.
     if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
@@ -168,8 +168,8 @@ int64_t most_micro_batches_held(const Arguments& arguments) {
   return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
 }
 
-// Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest batch. A pipeline
-// needs all micro-batches of a step at once.
+// Returns the bytes of all training batches in host memory, including the current one, per token of the largest batch. A pipeline has all
+// micro-batches of a step in memory.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // bytes of the id, the type, the position and the label of a token
   const Arguments& arguments = setup.arguments;

@@ -15,7 +15,7 @@ std::string describe_key(const LinkCalibration& key) {
                      key.num_hosts == 1 ? "" : "s", key.device);
 }
 
-// Removes the NCCL measurements that were made with the other setting of NCCL_P2P_DISABLE.
+// Of the measurements of NCCL with and without P2P, removes those that do not apply with the NCCL_P2P_DISABLE of the environment.
 LinkCalibration with_p2p_of(LinkCalibration calibration, const Environment& environment) {
   calibration.exchanges.erase(disables_nccl_p2p(environment) ? LinkExchange::kNccl
                                                              : LinkExchange::kNcclWithoutP2p);

@@ -1,5 +1,5 @@
-// Breaks a plan down into tables and advice: memory by module, bytes per parameter, values that are saved and recomputed, and advice on
-// layer widths. memory.h breaks memory down by purpose, and operations.h the operations by group. Pure functions; thread-safe.
+// Computes tables and advice from a plan: memory by module, bytes per parameter, values that are saved and recomputed, and advice on layer
+// widths. memory.h has the memory by purpose, and operations.h the operations by group. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>

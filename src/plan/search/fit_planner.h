@@ -22,8 +22,8 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, they
-// are only bounds.
+// The memory and the time that a plan for a batch shape needs. They are only bounds if a separate search chooses the recomputed values of
+// each plan.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound of the bytes that the plan needs
   int64_t least_bytes = 0;  // estimate of the fewest bytes possible, which full recomputation needs
@@ -99,8 +99,8 @@ struct FitLimits {
   int64_t longest_sequence = 0;
 };
 
-// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If recomputed
-// values are chosen by a separate search for each plan, a fixed policy is used that needs at least as much memory. Cost: about twenty
+// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If a separate
+// search chooses the recomputed values of each plan, a fixed policy that needs at least as much memory is used instead. Cost: about twenty
 // placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// States whether graphs with chunked logits are kept. They depend on the batch size, so a search over batch sizes uses kBegunEachTime: it
-// builds these graphs for every request and does not keep those of every batch size.
+// States whether graphs with chunked logits are kept. They depend on the batch size, so a search over batch sizes uses kBegunEachTime,
+// which builds them again for every request and keeps none of them.
 enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
 
 class SharedGraphs {
