@@ -123,7 +123,7 @@ void read_min_lr(Schedule& schedule, ScheduleOptionReader& reader) {
   const std::optional<double> min_lr = reader.number("min_lr"), rate = reader.number("min_lr_rate");
   if (min_lr.has_value() == rate.has_value()) {
     throw_error(ErrorCode::kUsage,
-                "--lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, {} given",
+                "--lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, but {} given",
                 schedule_name(schedule.kind), min_lr ? "both are" : "none is");
   }
   if (min_lr && schedule.learning_rate == 0.0) {

@@ -84,7 +84,7 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >
              0.9 * all_gradient_bytes(plan.programs.at(kTrainProgram))) {
-    text += " The peak is late, when nearly all gradients and hardly any activations are live.";
+    text += " At the peak, nearly all gradients and hardly any activations are live.";
   } else {
     text +=
         " Without accumulation, gradients are created while saved activations are freed, so not all of them "
