@@ -142,7 +142,7 @@ class SetSearch {
 
   // Returns true if this set of methods cannot be among the returned answers: enough answers certainly precede it in the order of
   // order_ties(), and one of these has no stronger effect on training. A faster answer precedes the set if it changes the run no more than
-  // the set, or if it is so much faster that the two cannot be in one tie.
+  // the set, or if the difference in speed is too large for a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;

@@ -104,7 +104,7 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
 // Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// Of all sets of methods, with micro-batches of one sequence or of all sequences: the run that needs the fewest bytes.
+// The run that needs the fewest bytes, of all sets of methods and with micro-batches of one sequence or of all sequences.
 struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};

@@ -424,7 +424,7 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
             "bf16 1, bf16, adam 1, pure 1");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
   // A row that adds three arguments without changing any number changes the run less than a row with one argument that changes rounding.
-  // That row changes it less than one with another update rule.
+  // The latter in turn changes it less than a row with another update rule.
   EXPECT_EQ(ordered({{"sgd", 1, sgd}, {"bf16", 1.1, bf16}, {"exact", 1.14, exact}}),
             "exact 1, bf16 1, sgd 1");
   // If two rows change the run equally, the faster one comes first.

@@ -44,7 +44,7 @@ class MethodSpace {
   // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // Returns the sets of methods that never make a step slower. The first one is empty: it stands for the run without additional methods.
+  // Returns the sets of methods that never make a step slower. The first one is empty, for the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
   // whole layers and does not depend on a budget.

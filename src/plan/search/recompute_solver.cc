@@ -62,7 +62,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   return states;
 }
 
-// Of the partial solutions whose kept bytes are in the same range, keeps only the last one, which is the fastest.
+// If several partial solutions have kept bytes in the same range, keeps only the last one, which is the fastest.
 void thin_out(std::vector<State>& states, int64_t limit) {
   if (states.size() <= kMostStates) return;
   const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));

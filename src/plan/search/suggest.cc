@@ -31,8 +31,8 @@ constexpr size_t kMostNotEnough = 5;
 // Returns true for methods that save memory without changing which model is trained; adapters, for example, train another model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // Of the optimizers with another update rule than AdamW, only two are tried, because they save the most: one with few states, and one
-  // without states.
+  // Tries only two optimizers with another update rule than AdamW, because they save the most: one with few states, and one without
+  // states.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
@@ -99,8 +99,8 @@ class Search {
     add(change);
   }
 
-  // Of the recomputation policies that fit, tries the one that recomputes least; if none fits, the one that recomputes most. If the weakest
-  // policy does not fit, also tries choosing individual values such that the plan just fits, and reports this if it is faster.
+  // Tries the recomputation policy that fits and recomputes least; if none fits, the one that recomputes most. If the weakest policy does
+  // not fit, also tries choosing individual values such that the plan just fits, and reports this if it is faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
