@@ -113,7 +113,7 @@ void read_labels(ModelConfig& config, const Json& json, const ConfigReader& read
   read_problem_type(config, json, reader, where);
 }
 
-// The keys that have the same name in the config.json of every architecture.
+// The keys of config.json that have the same name for every architecture, with the fields that store their values.
 constexpr std::array kCommonKeys{
     ConfigKey{"vocab_size", &ModelConfig::vocab_size},
     ConfigKey{"initializer_range", &ModelConfig::initializer_range},
@@ -321,7 +321,7 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     throw_error(ErrorCode::kUsage,
                 "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
-    // The value is from the command line and not from a file, so the error is reported as kUsage.
+    // A bad value in a file is reported as kBadData. This one was given on the command line, so it is reported as kUsage.
     throw Error(ErrorCode::kUsage, error.what());
   }
   config.id2label = labels;

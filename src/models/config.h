@@ -17,7 +17,7 @@ namespace plimsoll {
 
 // The config.json from which a configuration was read; empty for a preset.
 struct ConfigSource {
-  std::string json;  // text of config.json; a saved configuration keeps the keys that Plimsoll does not know
+  std::string json;  // text of config.json; a saved model keeps its keys that are unknown to Plimsoll
   // Data type of the saved weights, such as "bfloat16"; empty if the text does not state it.
   std::string dtype;
   friend bool operator==(const ConfigSource&, const ConfigSource&) = default;
@@ -53,7 +53,7 @@ struct LocalAttentionSettings {
       128;  // a token attends to local_attention / 2 tokens before it and to as many after it
   int64_t global_attn_every_n_layers =
       3;  // every n-th layer is global, the others are local; ignored if `slides` is not empty
-  // Rotary embedding of local layers; DecoderSettings::rope is that of global layers.
+  // The rotary embedding of local layers. Global layers use DecoderSettings::rope.
   RopeParameters local_rope;
   bool norm_bias = false;
   bool classifier_bias = false;  // true if the dense layer of the head has a bias
@@ -62,7 +62,7 @@ struct LocalAttentionSettings {
   std::string classifier_activation = "gelu";
   // "cls" if the head for sequences reads the first token, "mean" if it reads the mean of all tokens.
   std::string classifier_pooling = "cls";
-  // Limit of initial weights in standard deviations; 3 if not set.
+  // Initial weights are drawn from a normal distribution that is truncated at this number of standard deviations; 3 if not set.
   std::optional<double> initializer_cutoff_factor;
   // Returns true if the layer attends to nearby tokens only.
   bool is_local(int64_t layer, const std::vector<bool>& slides) const {

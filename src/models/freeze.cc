@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the edit distance between a pattern and a name. Error messages list the names with the smallest distance. A star at the beginning
-// or the end of the pattern matches any characters there.
+// Returns the edit distance between a pattern and a name; error messages suggest the names with the smallest distance. A star at the
+// beginning or at the end of the pattern matches any characters there.
 size_t typing_errors(std::string_view pattern, std::string_view name) {
   const FreeEnds free_ends{.begin = pattern.starts_with('*'), .end = pattern.ends_with('*')};
   while (pattern.starts_with('*')) pattern.remove_prefix(1);

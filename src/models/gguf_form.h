@@ -14,12 +14,12 @@
 
 namespace plimsoll {
 
-// The order of the rows of a matrix in a file. A rotary embedding rotates pairs of elements of a head. For a head of queries or keys,
-// Hugging Face stores the first elements of all pairs, and then the second elements. kPairs stores the two elements of a pair next to each
-// other.
+// The order in which a GGUF file stores the rows of a matrix. A rotary embedding rotates pairs of elements of a head. kAsStored keeps the
+// order of Hugging Face's checkpoints: in a matrix of queries or keys, the rows of the first elements of all pairs of a head precede those
+// of the second elements. kPairs stores the rows of the two elements of a pair next to each other.
 enum class GgufRows : uint8_t { kAsStored, kPairs };
 
-// A module of a model and its name in a GGUF file. '*' is the number of a layer in both.
+// The name of a module in Hugging Face's checkpoints and in a GGUF file. In both names, '*' is a placeholder for the number of a layer.
 struct GgufModule {
   std::string_view module;
   std::string_view gguf;
@@ -37,8 +37,8 @@ struct GgufForm {
   // Adds the sizes and settings of the model. `prefix` is the architecture and a dot.
   void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config,
                        const std::string& prefix) = nullptr;
-  // Returns the numbers by which the frequencies of rotary pairs are divided. They are stored as a tensor. Returns an empty list if the
-  // model has no such tensor.
+  // Returns the numbers by which a rotary embedding divides the frequencies of its pairs of elements. A GGUF file stores them as a tensor.
+  // Returns an empty list for a model without this tensor.
   std::vector<float> (*rope_divisors)(const ModelConfig& config) = nullptr;
   // Returns a sentence for the user about a property of the model that the GGUF file states differently from
   // config.json, or "".

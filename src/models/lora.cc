@@ -26,7 +26,7 @@ constexpr std::string_view kWeightSuffix = ".weight";
 constexpr size_t kMaxExpressionLength = 1000;
 // The largest accepted number of digits of a number in a regular expression for module names. Useful numbers are shorter.
 constexpr size_t kMaxDigits = 9;
-// The first random site (number of a random sequence) of the dropout of adapters. The random sites of the model are smaller numbers.
+// Dropout of adapters uses the numbered random sequences (random sites) from this number on; dropout of the model uses smaller numbers.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
 std::string_view module_of(std::string_view parameter) {
@@ -78,7 +78,7 @@ bool is_expression(const std::vector<std::string>& targets) {
   return targets.size() == 1 && targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos;
 }
 
-// Returns true if the name of a module that contains the parameter ends with `end`. PEFT does not require a dot before the ending.
+// Returns true if the parameter is in a module whose name ends with `end`. As in PEFT, `end` need not begin after a dot.
 bool is_in_module_ending(std::string_view parameter, std::string_view end) {
   for (size_t dot = parameter.rfind('.'); dot != std::string_view::npos; dot = parameter.rfind('.')) {
     parameter = parameter.substr(0, dot);
@@ -147,8 +147,8 @@ struct NumberedPart {
   int64_t number = 0;
 };
 
-// Returns the components of a module's name that may be layer numbers, by PEFT's rules: a number after at least `fewest_before` components
-// (two, or one if an expression names the component before it) that is not the last component.
+// Returns the components of a module's name that may be layer numbers by PEFT's rules: numbers that follow at least `fewest_before`
+// components and are not the last one. `fewest_before` is 1 if a pattern names the component before the number, otherwise 2.
 std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_before) {
   constexpr size_t kMostDigits = 6;
   std::vector<NumberedPart> parts;
@@ -166,8 +166,8 @@ std::vector<NumberedPart> numbered_parts(std::string_view module, int fewest_bef
   return parts;
 }
 
-// Returns the number of the layer that contains a module: the first number for which a pattern matches the part of the module's name before
-// the number, or the first number if there are no patterns. Returns -1 if there is none.
+// Returns the layer number in a module's name, or -1 if it has none. Without `patterns` this is the first number in the name. Otherwise, it
+// is the first number for which a pattern matches the part of the name before the number.
 int64_t layer_of(std::string_view module, const std::vector<std::regex>& patterns = {}) {
   const std::vector<NumberedPart> parts = numbered_parts(module, patterns.empty() ? 2 : 1);
   if (patterns.empty()) return parts.empty() ? -1 : parts.front().number;
@@ -295,9 +295,9 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // For each value: the value that later ops read instead, because it includes the result of an adapter, or kNoValue.
+    // For each value to which the result of an adapter is added: the sum, which later ops read instead of the value. Otherwise kNoValue.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // For each value: the matrix product whose adapter is inserted after the op that computes this value, if there is one.
+    // For each value after whose op an adapter is to be inserted: the weight and the input of the matrix product that gets the adapter.
     struct Pending {
       ValueId weight;
       ValueId x;

@@ -66,7 +66,7 @@ struct LoraTarget {
 // names a supported architecture.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
 
-// The possible module names of a model's head, which PEFT trains in full and saves with the adapter.
+// The names that the head of a model may have as a module. PEFT trains the whole head and saves it with the adapter.
 inline constexpr std::array<std::string_view, 2> kHeadModules{"classifier", "score"};
 
 // The prefix of every name in an adapter's file.
@@ -97,8 +97,8 @@ void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& con
 // Freezes the model's weights, except for the modules in modules_to_save and the classifier, and appends the weights of the adapter.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);
 
-// Inserts the adapters into a forward graph as the model builds it. In training the dropout of every adapter has its own random site, so
-// that adapters draw different numbers. Requires: the targets are modules of the graph's model.
+// Inserts the adapters into a graph of the model's forward pass. In training, the dropout of each adapter has a random site (numbered
+// random sequence) of its own, so that adapters draw different numbers. Requires: the targets are modules of the graph's model.
 void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraConfig& config, Mode mode);
 
 // Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.

@@ -88,7 +88,7 @@ bool flag_of(const Json& config, const char* key, std::string_view where) {
   return value->get<bool>();
 }
 
-// Refuses variants of LoRA in which the adapter's matrices are used in another way, such as DoRA.
+// Refuses variants of LoRA that Plimsoll does not compute, such as DoRA.
 void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key, where)) refuse(where, key, true, "false");
@@ -167,7 +167,7 @@ void read_initialisation(const Json& config, std::string_view where, AdapterConf
          "true, false, gaussian, eva, orthogonal, lora_ga, mica, pissa and olora");
 }
 
-// Returns the JSON form of a choice of modules: a list of names, or a string for an expression.
+// Returns the JSON form of a setting that selects modules: a string for all-linear or a regular expression, otherwise a list of names.
 Json modules_json(const std::vector<std::string>& modules) {
   const bool is_text =
       modules.size() == 1 &&
@@ -175,7 +175,7 @@ Json modules_json(const std::vector<std::string>& modules) {
   return is_text ? Json(modules[0]) : Json(modules);
 }
 
-// Returns the value of init_lora_weights with which PEFT makes the same change to the base model when it reads the adapter.
+// Returns the value of init_lora_weights that makes PEFT change the base model in the same way when it loads the adapter.
 Json initialisation_json(BaseChange change) {
   for (const Initialisation& row : kInitialisations) {
     if (change != BaseChange::kNone && row.change == change) return Json(row.name);

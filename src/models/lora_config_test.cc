@@ -36,7 +36,7 @@ TEST(AdapterConfig, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again.lora.alpha, 12.5);
 }
 
-// PEFT writes lists, a string for an expression, and one number for one layer.
+// Tests the forms in which PEFT writes a choice of modules or layers: a list, one string for an expression, and one number for one layer.
 TEST(AdapterConfig, KeepsWhatIsLeftOut) {
   AdapterConfig config;
   config.lora = {.r = 2,
@@ -68,7 +68,7 @@ TEST(AdapterConfig, NamesFileKeyAndBothValues) {
   EXPECT_NE(message_of(R"({"peft_type": "IA3"})", ErrorCode::kUsage).find("IA3"), std::string::npos);
 }
 
-// PEFT compares some names without case and some by their beginning.
+// PEFT ignores the case of some values of init_lora_weights, and recognizes others by their beginning.
 TEST(AdapterConfig, ReadsInitialisationsAsPeft) {
   const auto change_of = [](const std::string& value) {
     return parse_adapter_config(with("\"init_lora_weights\": " + value), "x").lora.base_change;
@@ -118,7 +118,7 @@ TEST(AdapterConfig, WritesHugeFactorsAsTheyAre) {
   EXPECT_EQ(parse_adapter_config(adapter_config_json(huge, "bert"), "x").lora.alpha, 1e300);
 }
 
-// Returns the targets that an expression from an untrusted adapter chooses.
+// Returns the modules of bert-base-uncased that a regular expression selects, which may come from an untrusted adapter.
 std::vector<LoraTarget> targets_of(const std::string& expression) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
   return lora_targets(specs, "bert", {.target_modules = {expression}});
@@ -169,10 +169,10 @@ TEST(LoraTargets, DefaultsAreThoseOfPeft) {
   EXPECT_EQ(modules_of({}, "roberta-base").size(), 24U);
   EXPECT_EQ(modules_of({}, "xlm-roberta-large").size(), 48U);
   EXPECT_TRUE(default_lora_targets("camembert").empty());
-  // The default is c_attn in each of the 12 layers. all-linear selects three more modules per layer, but not the head.
+  // By default c_attn gets an adapter in each of the 12 layers. all-linear selects three more modules per layer, but not the head.
   EXPECT_EQ(modules_of({}, "gpt2").size(), 12U);
   EXPECT_EQ(modules_of({.target_modules = {"all-linear"}}, "gpt2").size(), 48U);
-  // The default is q_proj and v_proj in each layer. all-linear selects seven modules per layer.
+  // By default q_proj and v_proj get adapters in each layer. all-linear selects seven modules per layer.
   for (const char* name : {"Llama-3.2-1B", "Mistral-7B-v0.3", "Qwen2.5-0.5B", "Qwen3-0.6B"}) {
     const size_t layers = static_cast<size_t>(find_preset(name)->num_hidden_layers);
     EXPECT_EQ(modules_of({}, name).size(), 2 * layers) << name;

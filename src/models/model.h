@@ -1,9 +1,9 @@
 // Builds the list of weights and the forward graph of a model from its configuration. Thread-safe: pure functions.
 //
-// The graph reads these inputs (each is declared only if the model needs it): ids, token_types, positions
-// i32[T]; cu_seqlens i32[B+1]; rng i64[2]. It computes logits_BK; a task (src/tasks) adds the loss and its
-// inputs. Sequences are laid end to end without padding. With a KV cache it also reads page_table i32[B,M], lengths i32[B] and
-// copy_from i32[B] (kernels/attention/paged_attention.h).
+// The graph has these inputs, each only if the model needs it: ids, token_types and positions i32[T] for T tokens, cu_seqlens i32[B+1] for
+// B sequences, and rng i64[2]. It computes logits_BK. A task (src/tasks) adds the loss and its inputs. The tokens of all sequences follow
+// one another without padding. With a KV cache the graph also reads page_table i32[B,M], lengths i32[B] and copy_from i32[B]
+// (kernels/attention/paged_attention.h).
 #pragma once
 
 #include <optional>
@@ -26,8 +26,8 @@ struct KvCacheSizes {
   int64_t pages_per_sequence = 0;  // number of pages of the longest possible sequence
 };
 
-// The tokens for which a head that predicts tokens computes logits: kEach for all, kLabelled only for tokens with a label. The latter are
-// listed in the input label_ends i32[L+1]: 0, then (index + 1) of the row of each token with a label, in ascending order.
+// The tokens for which a head with one prediction per token computes logits: kEach for all tokens, kLabelled only for tokens with a label.
+// For kLabelled, the input label_ends i32[L+1] contains 0, and then (index + 1) of each of the L tokens with a label, in ascending order.
 enum class HeadRows : uint8_t { kEach, kLabelled };
 
 struct ForwardOptions {

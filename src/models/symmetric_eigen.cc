@@ -58,7 +58,7 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
   return t;
 }
 
-// Diagonalizes T. Row i of z becomes the eigenvector of diagonal[i]; z starts as the identity.
+// Diagonalizes T. z is the identity at the start; at the end its row i is the eigenvector of the eigenvalue diagonal[i].
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
   // Largest number of steps per eigenvalue; EISPACK allows 30, and usually fewer than 2 are needed.
   constexpr int kMostSteps = 60;

@@ -19,8 +19,8 @@ enum class Initializer : uint8_t {
   kUniform
 };
 
-// A tensor of a checkpoint that fills some rows of a weight. `disk_names` contains the possible names of the tensor, which are tried in
-// order.
+// A tensor of a checkpoint that provides some rows of a weight, or all of them. `disk_names` contains the names that the tensor may have,
+// which are tried in order.
 struct WeightPart {
   std::vector<std::string> disk_names;
   int64_t first_row = 0;  // first row of the weight that the tensor fills
@@ -30,7 +30,7 @@ struct WeightPart {
 };
 
 struct WeightSpec {
-  std::string name;  // name of the value in the graph
+  std::string name;  // name of the weight's value in the graph
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::kNormal;
   // True if weight decay applies to the weight; it does not to biases and norms, as in Trainer.

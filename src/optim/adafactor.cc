@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// Appends the update of matrices (factored) or of vectors. A matrix has one state number per row, and one per column for each tensor of the
-// checkpoint that it contains. A vector has one state number per element. With beta1 both also have a momentum of the shape of the
-// parameter. All states are fp32 (fp64 in an f64 graph).
+// Appends the op that updates matrices (if `factored` is set) or vectors. A matrix has one state number per row, and one per column for
+// each tensor of the checkpoint that it contains. A vector has one state number per element. With beta1, matrices and vectors also have a
+// momentum in the shape of the parameter. All states are fp32 (fp64 in an f64 graph).
 void add_group(Graph& graph, const OptimizerRow& row, std::span<const Parameter> group,
                const OptimizerConfig& config, double weight_decay, ValueId clip, ValueId finite,
                bool factored) {

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// The names of the states in the plan and in a checkpoint, and of the outputs that the host reads after a
-// step in addition to "grad_norm".
+// The names of the optimizer states of loss scaling in the plan and in a checkpoint, and of the outputs that the host reads after a step,
+// in addition to "grad_norm".
 inline constexpr std::string_view kLossScaleState = "loss_scale";
 inline constexpr std::string_view kGoodStepsState = "loss_scale.good_steps";
 inline constexpr std::string_view kSkippedStepsState = "loss_scale.skipped_steps";
@@ -30,7 +30,8 @@ struct LossScale {
   explicit operator bool() const { return scale != kNoValue; }
 };
 
-// Declares the states and returns them. The caller uses the scale as the gradient of the loss.
+// Declares the states of loss scaling in the graph and returns them. The caller starts the backward pass with the scale as the gradient of
+// the loss.
 LossScale declare_loss_scale(Graph& graph);
 
 // Appends the op that adjusts the scale after the gradients of a step. `norm` is the norm of the scaled gradients, and `finite` is 1 if all

@@ -1,6 +1,6 @@
-// The updates of the optimizers with states in 8 bits (AdamW, Lion, SGD, Adagrad): one code per element, and one fp32
-// number per block of 256 elements of a tensor of the checkpoint. The states of embeddings and of tensors
-// with fewer than 4096 elements stay in fp32, as in bitsandbytes and Trainer.
+// The updates of the optimizers with states in 8 bits (AdamW, Lion, SGD, Adagrad). A state has one 8-bit code per element, and one fp32
+// number per block of 256 elements of a tensor of the checkpoint. The states of embeddings and of tensors with fewer than 4096 elements
+// stay in fp32, as in bitsandbytes and Trainer.
 #include <algorithm>
 #include <utility>
 

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// The first random sites (numbers of random sequences) for the noise of updates. Dropout uses smaller numbers, so the sites are distinct.
+// Updates take the noise for rounding from the numbered random sequences (random sites) from these two numbers on, one for each value of
+// NoiseSites. Dropout uses smaller numbers, so that no sequence is used twice.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
 

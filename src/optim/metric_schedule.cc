@@ -90,8 +90,8 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // As in transformers' GreedyLR, a reset happens before the cooldown is set, so it does not clear the
-    // cooldown.
+    // A reset clears the cooldown. As in transformers' GreedyLR, the reset happens before the cooldown is set here, so this cooldown
+    // remains.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;

@@ -22,18 +22,18 @@ enum class ThresholdMode : uint8_t { kRelative, kAbsolute };
 struct MetricScheduleOptions {
   ScheduleKind kind = ScheduleKind::kReduceLrOnPlateau;
   MetricGoal mode = MetricGoal::kMin;
-  double factor = 0.1;  // the schedule greedy has the default 0.95
+  double factor = 0.1;  // the default of the schedule greedy is 0.95
   int64_t patience = 10;
-  double threshold = 1e-4;  // the schedule greedy has the default 1e-6
-  // The schedule greedy has the default kAbsolute.
+  double threshold = 1e-4;  // the default of the schedule greedy is 1e-6
+  // For the schedule greedy, the default is kAbsolute.
   ThresholdMode threshold_mode = ThresholdMode::kRelative;
   int64_t cooldown = 0;
-  double min_lr = 0.0;  // the schedule greedy has the default 1e-3
+  double min_lr = 0.0;  // the default of the schedule greedy is 1e-3
   double eps = 1e-8;    // the learning rate does not change if the change would be smaller than this
   // The following options are used only by greedy.
   double max_lr = 1.0;
   int64_t warmup = 0;
-  // If true, the mean of the last window_size metrics is compared instead of each metric.
+  // If true, the schedule compares the mean of the last window_size metrics with the best mean, instead of single metrics.
   bool smooth = false;
   int64_t window_size = 50;
   int64_t reset_start = 500;  // number of reductions at min_lr before the schedule starts again

@@ -21,7 +21,8 @@ WeightFormat format_of(const Parameter& parameter) {
   return parameter.copy != kNoValue ? WeightFormat::kWithCopy : WeightFormat::kWhole;
 }
 
-// Returns the index after the last parameter that one op updates together with parameter `first`.
+// One op updates consecutive parameters with at most `most_elements` elements. Returns the index after the last one if `first` is the
+// first.
 size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t first, int64_t most_elements) {
   if (most_elements == 0) return group.size();
   int64_t elements = 0;
@@ -33,7 +34,7 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// The number of random sites (numbered random sequences) that the noise of updates uses already, for each kind in NoiseSites.
+// The number of random sites (numbered random sequences) that updates already use for the noise of rounding, for each kind in NoiseSites.
 using SitesTaken = std::array<int64_t, 2>;
 
 // Returns the distinct factors on the learning rate, in increasing order.
@@ -44,7 +45,7 @@ std::set<double> rate_factors(std::span<const Parameter> parameters) {
 }
 
 // Groups the parameters by weight decay, storage and learning rate, and appends one or more ops for each group. `taken` is the number of
-// random sites for noise that are in use already; the function increases it.
+// random sites (numbered random sequences) that already provide noise for rounding; the function adds those that it uses.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, SitesTaken& taken) {
   const OptimizerRow& row = optimizer_row(config.kind);
@@ -107,8 +108,8 @@ std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
   std::vector<ValueId> norm =
       emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)), std::move(attributes), names);
   graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
-  // Without a loss scale, this norm is the output "grad_norm" that the host reads. With one, the op that adjusts the scale outputs the norm
-  // of the unscaled gradients as "grad_norm".
+  // Without loss scaling, norm[0] is the output "grad_norm" that the host reads. With it, the op that adjusts the scale computes that
+  // output, the norm of the unscaled gradients.
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
   return norm;
 }

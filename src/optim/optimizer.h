@@ -66,8 +66,8 @@ struct OptimizerConfig {
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// An optimizer may update some parameters with one kind of op and some with another, such as 8-bit and fp32 updates. Stochastic rounding
-// draws its noise from numbered random sequences (random sites), and each kind of op has numbers of its own.
+// Stochastic rounding draws its noise from numbered random sequences (random sites). An optimizer may update some parameters with one kind
+// of op and some with another, such as 8-bit and fp32 updates; each of the two kinds has sequences of its own.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
 // The kind and the number of the random sites that a parameter needs: one site, or one per tensor if the op treats a fused parameter as
 // several tensors.
@@ -89,8 +89,8 @@ struct Parameter {
   bool is_embedding = false;
   // If the parameter consists of several tensors of a checkpoint, such as q, k and v: the number of rows of each.
   std::vector<int64_t> part_rows = {};
-  // Set by add_optimizer(). The parameters of an optimizer have consecutive random sites for noise, so the noise does not depend on how
-  // many ops update them.
+  // The kind and the number of the first random site (numbered random sequence) of this parameter, set by add_optimizer(). Successive
+  // parameters have successive sites, so the noise does not depend on how many ops update them.
   NoiseSites sites = NoiseSites::kFirst;
   int64_t first_site = 0;
 };
@@ -103,9 +103,9 @@ struct OptimizerOutputs {
   ValueId finite = kNoValue;
 };
 
-// Appends the global norm, clipping and the update of every parameter. Reads the value "loss" and declares
-// and reads the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The name of a state contains the name of its
-// weight ("adamw.m/NAME"). The clip coefficient includes the division of gradients by the loss scale.
+// Appends the ops that compute the global norm of the gradients, clip them and update every parameter. Reads the value "loss" and declares
+// the inputs "learning_rate" f64[1] and "step" i64[1] (1 for the first update). The name of a state contains the name of its weight
+// ("adamw.m/NAME"). The factor that clips the gradients also divides them by the loss scale.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 

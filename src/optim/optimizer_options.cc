@@ -98,7 +98,7 @@ double number_below(const std::string& key, const std::string& text, double limi
   return value;
 }
 
-// Reads both numbers of "1e-30,1e-3", in any brackets, or separated by a space.
+// Reads a pair of numbers such as "1e-30,1e-3" or "(1e-30 1e-3)": brackets are ignored, and a comma or a space separates the numbers.
 void set_epsilons(OptimizerConfig& c, const std::string& key, const std::string& text) {
   std::string words = text;
   for (char& letter : words) {

@@ -37,7 +37,7 @@ TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
   EXPECT_GE(checked, 8);
 }
 
-// Checks that the fields of each row of the table of optimizers agree with each other and with the code.
+// Checks each row of the table of optimizers: its fields must agree with one another and with the code of the optimizer.
 TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb) {
   ASSERT_GE(optimizer_rows().size(), 9u);
   for (const OptimizerRow& row : optimizer_rows()) {
@@ -55,8 +55,8 @@ TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb)
     EXPECT_GT(row.flops_per_element, 0.0);
     EXPECT_FALSE(row.rules.empty());
     for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
-    // The first rule of thumb in each row of the optimizer table counts the bytes of all states of the optimizer. Adafactor is not checked,
-    // because without beta1 it has one state less.
+    // The first rule of thumb in each row of the optimizer table must count all states of the optimizer and their bytes per parameter.
+    // Adafactor is not checked, because without beta1 it has one state less.
     if (row.frame != UpdateFrame::kFactored) {
       OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
       EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));

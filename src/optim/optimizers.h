@@ -27,7 +27,7 @@ struct OptimizerSettings {
   // Returns the attributes of the update op that contain its constants, except the weight decay.
   Attributes (*constants)(const OptimizerConfig&);
 };
-// Returns the settings that the row of an optimizer names (optimizer_options.cc).
+// Returns the settings of the optimizer, as its row in the optimizer table names them (optimizer_options.cc).
 const OptimizerSettings& optimizer_settings(OptimizerKind kind);
 
 // The functions that build the update ops of one UpdateFrame, a kind of update op. `add` appends the updates of a group of parameters with
@@ -37,8 +37,8 @@ struct UpdateBuilder {
               double weight_decay, ValueId clip, ValueId finite);
   // Returns the names of the kinds of states that parameters may have.
   std::vector<std::string> (*states)(const OptimizerRow&, const OptimizerConfig&);
-  // Returns a lower bound for the bytes of optimizer states per parameter, which omits the absmax values of 8-bit states and states that
-  // exist per row or column.
+  // Returns a lower bound for the bytes of optimizer states per parameter. It leaves out the absmax values of 8-bit states, and states with
+  // one number per row or column of a matrix.
   int64_t (*least_state_bytes)(const OptimizerRow&, const OptimizerConfig&);
   // Returns the random sites (numbered random sequences) that the rounding noise of a parameter needs.
   TakenSites (*sites)(const Graph&, const Parameter&);

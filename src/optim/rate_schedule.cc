@@ -51,7 +51,7 @@ double wave(double num_cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * num_cycles * 2.0 * progress));
 }
 
-// Maps a factor from the range [0, 1] to the range [least, 1].
+// Maps a factor linearly from the range [0, 1] to the range [least, 1].
 double above(double least, double factor) {
   return std::max(0.0, factor * (1.0 - least) + least);
 }
@@ -95,7 +95,7 @@ double cosine_warmup_with_min_lr(const Schedule& s, int64_t step) {
   return above(s.min_lr_rate, wave(s.num_cycles, progress));
 }
 
-// Returns the multiplier after the linear warm-up from 0 that most schedules share.
+// Returns the multiplier of a step after the warm-up, for schedules that begin with a linear warm-up from 0.
 double after_warmup(const Schedule& s, int64_t step) {
   const int64_t decay_steps = s.num_training_steps - s.num_warmup_steps;
   const double progress = over(static_cast<double>(step - s.num_warmup_steps), decay_steps);
@@ -123,7 +123,7 @@ void read_min_lr(Schedule& schedule, ScheduleOptionReader& reader) {
   const std::optional<double> min_lr = reader.number("min_lr"), rate = reader.number("min_lr_rate");
   if (min_lr.has_value() == rate.has_value()) {
     throw_error(ErrorCode::kUsage,
-                "--lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, {} given",
+                "--lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, but {} given",
                 schedule_name(schedule.kind), min_lr ? "both are" : "none is");
   }
   if (min_lr && schedule.learning_rate == 0.0) {

@@ -112,7 +112,7 @@ TEST(Schedule, SaysWhichOptionIsMissingOrImpossible) {
   EXPECT_NE(message.find("needs num_decay_steps, such as {\"num_decay_steps\": 5}"), std::string::npos)
       << message;
   message = usage_error([] { make_schedule(ScheduleKind::kCosineWithMinLr, 1e-4, 0, 50); });
-  EXPECT_NE(message.find("one of min_lr and min_lr_rate, none is given"), std::string::npos) << message;
+  EXPECT_NE(message.find("one of min_lr and min_lr_rate, but none is given"), std::string::npos) << message;
   const std::vector<ScheduleOption> both = {{"min_lr", 1e-5}, {"min_lr_rate", 0.1}};
   message = usage_error([&] { make_schedule(ScheduleKind::kCosineWithMinLr, 1e-4, 0, 50, both); });
   EXPECT_NE(message.find("both are given"), std::string::npos) << message;

@@ -54,9 +54,9 @@ std::string link_calibration_path(const LinkCalibration& key, const Environment&
 
 // Returns the calibration that `word`, the value of --link_calibration, selects: "auto", "off" or a file. If a file has measurements of
 // NCCL both with and without P2P, the result contains only those that apply with the NCCL_P2P_DISABLE of the environment. It is empty for
-// "off" and if the cache contains none. It is empty, with a warning, for a file with another key than `key`, and for a damaged file in
-// the cache. A file that the user names may be from another host. Errors: for a named file, those of read_text_file() and
-// parse_link_calibration().
+// "off" and if the cache contains none. It is empty, with a warning, for a file that was measured with another device or number of ranks
+// than `key` states, and for a damaged file in the cache. A file that the user names may be from another host. Errors: for a named file,
+// those of read_text_file() and parse_link_calibration().
 LinkCalibration read_link_calibration(const std::string& word, const LinkCalibration& key,
                                       const Environment& environment, FileSystem& files,
                                       std::vector<std::string>& warnings);
@@ -82,8 +82,8 @@ void take_gpu_constant(const std::string& card, const std::string& driver, const
                        std::vector<std::string>& warnings);
 
 // Stores tuning tables (the fastest measured algorithms of matrix products) between runs. A run that resumes begins with the table of its
-// checkpoint. Another run begins with the table that an earlier run with the same matrix products stored in the user's cache, or with an
-// empty table. exec/tuning.h measures the algorithms.
+// checkpoint. A new run begins with the table that an earlier run with the same matrix products stored in the user's cache; if there is
+// none, it begins with an empty table. exec/tuning.h measures the algorithms.
 //
 // A file that is damaged or has another schema is no error: the run measures again and reports why. Thread-safe: free functions; a file
 // is replaced as a whole, so that concurrent runs do not damage it.

@@ -47,8 +47,8 @@ int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
   });
 }
 
-// If all epochs have the same batches, only this number of epochs is counted: the first one, which may be partial, and two more. Every
-// bucket (batch size) that an epoch uses then occurs at least twice.
+// If all epochs have the same batches, only this number of epochs is counted: the first one, of which a part may be done already, and two
+// more. This is sufficient, because every bucket (batch size) that an epoch uses then occurs at least twice.
 constexpr int64_t kEnoughEpochs = 3;
 
 // Sets captured.train and captured.update. The optimizer segment of a step runs in the bucket (batch size) of the step's last micro-batch.

@@ -43,7 +43,8 @@ CountedRun counted_run(const RunSetup& setup);
 //   - Steps that are repeated because a checkpoint turns out to be damaged when its hashes are verified, so that the run
 //     resumes from an earlier one.
 //
-// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: that of the sampler, for the rows that are trained on.
+// Requires: `train` and `evaluate` are the largest buckets of the run. Cost: as much as the sampler takes for the rows of the whole
+// training.
 CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
                                  int64_t max_walked_rows = kMaxWalkedRows);
 

@@ -34,8 +34,8 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
     if (const std::string foreign = describe_foreign_checkpoint(files, wanted); !foreign.empty())
       throw_error(ErrorCode::kBadData, "--resume_from_checkpoint {}: {}", wanted, foreign);
     if (const auto damage = find_damage(files, wanted, depth)) {
-      // `damage` usually begins with the path of the damaged file, which contains the name of the folder. The message then does not
-      // repeat this name.
+      // `damage` is a text that usually begins with the path of the damaged file, which contains the folder of the checkpoint. Then the
+      // message does not state the folder again.
       throw_error(ErrorCode::kBadData,
                   "{}{}. Resume from another checkpoint, or give --resume_from_checkpoint True to resume "
                   "from the newest undamaged one",

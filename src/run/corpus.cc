@@ -32,7 +32,7 @@
 namespace plimsoll {
 namespace {
 
-// Length limit for encoding documents. It is so large that documents are never truncated; they are divided into blocks later.
+// The length limit for encoding documents. With this value, no document is truncated; documents are divided into blocks later.
 constexpr int64_t kAnyLength = std::numeric_limits<int32_t>::max();
 
 // The default of --validation_split_percentage in Hugging Face's script run_clm.
@@ -70,7 +70,7 @@ TokenSet documents_of(const TokenSet& all, int64_t begin, int64_t end) {
   return all.with_rows({offsets.begin(), offsets.end()});
 }
 
-// The tokens of documents. Their hash does not depend on whether they are in memory or in the token cache.
+// The tokens of documents, and a hash of them that is the same whether they are in memory or in the token cache.
 struct Documents {
   TokenSet tokens;
   uint64_t hash = 0;
@@ -299,8 +299,8 @@ class CorpusReading {
     const ColumnChoice columns = read_documents(path, document_options(), [&](const TextSplit& part) {
       reading_.add_part(part);
       const TokenSet tokens = tokens_of(part);
-      // The estimate of memory counts the tokens of this part twice, because the threads that tokenize keep their own tokens until these
-      // are joined.
+      // The tokens of this part are counted twice in the estimate of memory: each thread that tokenizes keeps its tokens until those of all
+      // threads are joined.
       const int64_t held_bytes = add(tokens);
       reading_.add_tokens(2 * tokens.held_bytes() + held_bytes);
       require_documents_fit(source_, path, part.held_bytes() + held_bytes);
@@ -328,8 +328,8 @@ class CorpusReading {
   }
 
   TokenCacheKey cache_key(const std::string& path) const {
-    // This number is part of the key of a cache. Caches of earlier versions have other keys and are therefore not read: they do not
-    // contain the labels of rows of token ids.
+    // This number makes the keys of token caches different from those of earlier versions, so that their caches are not read: they lack the
+    // labels of rows that consist of token ids.
     constexpr uint64_t kLabelsAreRead = 1;
     const DocumentOptions options = document_options();
     const Tokenizer* tokenizer = source_.tokenizer.tokenizer.get();
@@ -650,8 +650,8 @@ bool has_labelled_ids(const std::string& path) {
   }
 }
 
-// Decides whether a checkpoint of a masked language model is trained as one, or becomes the base of a classifier, which is more usual. It
-// remains a masked language model if the data is running text, and in a run that trains nothing and has no adapter.
+// Decides whether a checkpoint of a masked language model is used as one, or (the usual case) becomes the base of a classifier. It remains
+// a masked language model if the data is running text, and in a run that trains nothing and has no adapter.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
                                    const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;

@@ -161,7 +161,7 @@ class DataReading {
     return words;
   }
 
-  // Chooses which columns of a table are read.
+  // Selects the columns of a table that are read as texts and as labels.
   TextSplit split_of(Table table, LabelUse use, const GlueTask* task) {
     for (const std::string& warning : table.warnings()) warn(warning);
     if (task != nullptr && columns_.text.empty()) {
@@ -183,8 +183,8 @@ class DataReading {
     return TextSplit(std::move(table), columns);
   }
 
-  // Checks that the first row of a file for prediction is a header. It is one if it contains the name of a column that the model was
-  // trained on; otherwise check_header() decides.
+  // Checks that the first row of a file for prediction is a header. It certainly is one if it contains the name of a column that the model
+  // was trained on. Otherwise check_header() decides.
   void check_first_row(const Table& table) {
     const TrainedColumns trained = trained_columns(config_.source.json);
     const auto is_here = [&](const std::string& name) { return table.find_column(name) >= 0; };
@@ -343,8 +343,8 @@ class DataReading {
     return data;
   }
 
-  // Returns rows of the greatest length that have no tokens, for a plan without a tokenizer. Word labels are left out, because each of
-  // them would have to belong to a token.
+  // For a plan without a tokenizer: returns rows that have the greatest length but no token ids. Labels of words are left out, because each
+  // of them would have to belong to a token.
   Dataset count_rows(const TextSplit& split, LabelUse use) const {
     constexpr int64_t kMostNarrowIds = 65536;
     Dataset data;
@@ -368,8 +368,8 @@ class DataReading {
                      counted(cut.tokens, "token")));
   }
 
-  // Reads the data sets that the calling program passes in memory. A set that the run needs and that is not passed stays empty: in this
-  // case the program passes single batches.
+  // Reads the data sets that the calling program passes in memory. If it does not pass a set that the run needs, the set stays empty,
+  // because the program then passes single batches.
   void read_memory(const MemoryData& memory) {
     require_no_files();
     const bool trains = is_training();

@@ -148,7 +148,7 @@ bool are_references(const StringList& kernels) {
 DeviceOptions options_for_kernels(const StringList& kernels, int num_threads) {
   DeviceOptions options{
       .num_threads = num_threads, .isa = cpu_isa(), .reference_kernels = are_references(kernels)};
-  // the implementation that the user names for each kernel
+  // the implementations that --kernels names, by the kernel that each of them implements
   std::map<std::string_view, std::string_view> forced;
   for (const std::string& name : kernels) {
     if (name == "auto" || name == "ref") continue;

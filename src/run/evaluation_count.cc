@@ -15,7 +15,7 @@ int64_t first_after_delay(double delay, int64_t most) {
   return delay > static_cast<double>(most) ? most + 1 : static_cast<int64_t>(std::ceil(delay));
 }
 
-// Counts the evaluations that take place at an interval of steps, and after the last step.
+// Counts the evaluations that take place every --eval_steps steps, and the one after the last step.
 int64_t by_steps(const Arguments& arguments, int64_t max_steps, int64_t step) {
   const int64_t first = std::max(step + 1, first_after_delay(arguments.eval_delay, max_steps));
   if (first > max_steps) return 0;
@@ -25,8 +25,8 @@ int64_t by_steps(const Arguments& arguments, int64_t max_steps, int64_t step) {
   return in_turn + (max_steps % interval == 0 ? 0 : 1);
 }
 
-// Counts the evaluations at the end of each epoch, and after the last step. --eval_delay is compared with the number of epochs done,
-// which is a fraction if the last step is within an epoch.
+// Counts the evaluations that take place at the end of each epoch, and the one after the last step. --eval_delay is compared with the
+// number of epochs done, which is a fraction if the last step is within an epoch.
 int64_t by_epochs(const Arguments& arguments, const RunLength& length, const RunStart& start) {
   DataPosition position = start.position;
   if (position.index >= length.rows_per_epoch) position = {position.epoch + 1, 0};

@@ -31,8 +31,8 @@ constexpr int64_t kGpuDriverBytes = 40 * kMiB;
 // pyarrow 26.
 constexpr int64_t kArrowBytes = 20 * kMiB;
 constexpr int64_t kArrowReadingBytes = 16 * kMiB;
-// Memory of the connections to other ranks: buffers for received data that is added afterwards (kStagingBytes in
-// device/comm/collectives.h), and two threads.
+// Memory of the connections to other ranks: two threads, and the buffers that store received data until it is added (kStagingBytes in
+// device/comm/collectives.h).
 constexpr int64_t kRankBytes = 6 * kMiB;
 // Memory per thread: its stack, and what oneDNN keeps per thread.
 constexpr int64_t kBytesPerThread = 1 * kMiB;
@@ -40,23 +40,23 @@ constexpr int64_t kBytesPerThread = 1 * kMiB;
 constexpr int64_t kIoBytes = 4 * kMiB;
 // Memory of a tokenizer per token: its vocabulary, trie (prefix tree) and tables.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// Memory of a log record in LogHistory, and of its part of the loss plot at the end of the run (two lists of points and their text). On a
-// GPU a record has nine more numbers and one more text.
+// Memory of a log record: in LogHistory, and in the plot of the loss at the end of the run (two lists of points and their text). On a GPU a
+// record has nine more numbers and one more text, which take kBytesPerGpuRecord in addition.
 constexpr int64_t kBytesPerLogRecord = 232;
 constexpr int64_t kBytesPerGpuRecord = 94;
-// Upper bound for the texts of a log record in two files of a checkpoint, which are in memory while the checkpoint is written in the
-// background. A record takes about 230 bytes in the log and 280 in trainer_state.json, twice as many on a GPU, and the strings grow by
-// doubling.
+// Upper bound for the text of a log record, which two files of a checkpoint contain and which is in memory while the checkpoint is written
+// in the background. A record takes about 230 bytes in the log and 280 in trainer_state.json, twice as many on a GPU, and each string may
+// have twice the capacity that it needs.
 constexpr int64_t kBytesPerLogText = 1024;
-// Memory of a label: its name in both maps of config.json, in lists, and in JSON and text form while the model is saved. Measured: 720 to
-// 745 bytes.
+// Memory of a label while a model is saved: its name is in the two label maps of config.json, in lists, in JSON objects and in their text.
+// Measured: 720 to 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
 
-// Memory of the sampler's lengths and order, in addition to the tokens: two i32 and one u64 key per row.
+// Memory of the sampler for each row of data: its length and its place in the order (i32 each), and a sort key (u64).
 constexpr int64_t kSamplerBytesPerRow = 16;
 
-// Memory for pages of a memory-mapped file that stay resident for each row of a batch until it is assembled: the kernel maps 64 KiB
-// around a page that is read, and a row may cross such a boundary.
+// Memory for memory-mapped token files: for each row of a batch, pages stay resident until the batch is assembled. The kernel maps 64 KiB
+// around a page that is read, and a row may extend over two such areas.
 constexpr int64_t kMappedBytesPerRow = 128 << 10;
 
 int64_t bytes_of(const std::optional<Dataset>& data, const Arguments& arguments) {
@@ -86,8 +86,8 @@ int64_t num_log_records(const RunSetup& setup) {
     if (strategy != "steps" || setting <= 0) return 0;
     return setup.steps.length.max_steps / interval_steps(setting, setup.steps.length.max_steps) + 1;
   };
-  // By default a run of any length logs at most 20 times. This bound is used because it does not depend on the number of steps, so that
-  // plans of one run with other batch sizes remain comparable.
+  // By default a run of any length logs at most 20 times. Its number of steps is not used here, so that plans of the run with other batch
+  // sizes, and thus other numbers of steps, count the same memory.
   constexpr int64_t kMostByDefault = 21;
   const bool is_default = arguments.logging_strategy == "steps" && !arguments.logging_steps;
   return 2 + (is_default ? kMostByDefault : times(arguments.logging_strategy, logging_interval(arguments))) +
@@ -124,7 +124,7 @@ int64_t train_buckets_used(const RunSetup& setup, const Bucket& train) {
   for (const Bucket& bucket : ladder) {
     const size_t first = count;
     while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
-    // Only some of the batches were examined. The others may use any bucket above the smallest one that was found.
+    // If only some of the batches were examined, the others may use any bucket above the smallest one that was found.
     if (count > first || (!setup.steps.census.is_exact && count > 0)) ++used;
   }
   return used;
@@ -168,8 +168,8 @@ int64_t most_micro_batches_held(const Arguments& arguments) {
   return arguments.pipeline_schedule == "gpipe" ? batches : std::min(batches, arguments.pp_size);
 }
 
-// Returns the bytes of all training batches that exist at a time, including the current one, per token of the largest batch. A pipeline
-// needs all micro-batches of a step at once.
+// Returns the bytes of all training batches in host memory, including the current one, per token of the largest batch. A pipeline has all
+// micro-batches of a step in memory.
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // bytes of the id, the type, the position and the label of a token
   const Arguments& arguments = setup.arguments;
@@ -188,8 +188,8 @@ void ReadingMemory::note(int64_t more_bytes) {
 }
 
 void ReadingMemory::add_table(const TextSplit& text) {
-  // Reading a table has one peak while its file is parsed, and another one when the table and the list of its rows are complete. The
-  // larger one is used.
+  // Memory has one peak while the file of the table is parsed, and another one when the table and the list of its rows are complete. The
+  // higher one counts.
   note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
   held_bytes_ += text.held_bytes();
 }

@@ -177,8 +177,8 @@ void warn_of_odd_labels(const LabelScheme& labels, const std::string& label_colu
         "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
         names.size(), train.num_rows(), label_column));
   }
-  // The check below would always warn about labels of words, because most words of a text do not belong to an entity. It is skipped for
-  // them.
+  // The check below is skipped for labels of words: most words of a text do not belong to an entity, so that it would always
+  // warn.
   if (labels.kind != LabelKind::kClass) return;
   const LabelBalance balance = label_balance(train.labels, labels.num_labels);
   if (balance.majority_share <= 0.9) return;

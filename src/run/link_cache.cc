@@ -15,7 +15,7 @@ std::string describe_key(const LinkCalibration& key) {
                      key.num_hosts == 1 ? "" : "s", key.device);
 }
 
-// Removes the NCCL measurements that were made with the other setting of NCCL_P2P_DISABLE.
+// NCCL may have been measured with and without P2P. Removes the measurements that do not apply with the environment's NCCL_P2P_DISABLE.
 LinkCalibration with_p2p_of(LinkCalibration calibration, const Environment& environment) {
   calibration.exchanges.erase(disables_nccl_p2p(environment) ? LinkExchange::kNccl
                                                              : LinkExchange::kNcclWithoutP2p);

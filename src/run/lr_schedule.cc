@@ -41,7 +41,7 @@ std::string describe_accumulated_batch(const Arguments& arguments, int64_t max_s
   if (max_steps > 0 && arguments.max_steps <= 0)
     text += fmt::format(", so the data gives only {} updates", max_steps);
   text += fmt::format(
-      ". A --learning_rate that was found for batches of {} is usually too low: multiply it by {:.2g} (the "
+      ". A --learning_rate that suits batches of {} is usually too low: multiply it by {:.2g} (the "
       "square root) with Adam and its "
       "relatives, by up to {} with SGD",
       batch, std::sqrt(static_cast<double>(times)), times);

@@ -130,7 +130,7 @@ std::string_view foreign_architecture(std::string_view name) {
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
   }
-  // If the name contains an architecture that this version supports ("xlm-roberta"), its parts do not count as names of other
+  // Removes the name of an architecture that this version supports ("xlm-roberta"), so that its parts are not taken for other
   // architectures.
   for (const Architecture* architecture : architectures()) {
     if (architecture->model_type.find('-') == std::string_view::npos) continue;

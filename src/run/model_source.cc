@@ -25,7 +25,7 @@ std::string resolve_config(const Arguments& arguments, const HubEnvironment& hub
   try {
     return resolve_model(files, hub, name, arguments.model_revision, kConfigArgument);
   } catch (const Error& error) {
-    // If the message of the error already suggests another name, the list of presets is not added, because it would help less.
+    // If the error already suggests another name, the list of presets would not help, so it is not added to the message.
     if (error.code() == ErrorCode::kUsage) throw;
     const std::vector<std::string> presets = preset_names();
     throw Error(error.code(),
@@ -57,8 +57,8 @@ void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_co
               adapter.path(), base.path(), adapter_config.model_type, base_type);
 }
 
-// Reads the folder of the base model. A plan needs no weights, and for a preset no folder. If the adapter's folder has a configuration,
-// that one is used.
+// Reads the folder of the base model. A plan needs no weights, and a plan for a preset needs no folder either. If the folder of the adapter
+// has a configuration, that one is used.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
                const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
   const bool only_plans = is_plan(purpose);

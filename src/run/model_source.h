@@ -63,7 +63,7 @@ struct AdapterSource {
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
-// Returns the head's weight that was saved with an adapter. The pointers are null if there is none.
+// Finds the weight of the head that was saved with an adapter. The pointers in the result are null if there is none.
 ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
 
 // If the adapter's folder has no config.json, returns the configuration with the number of labels of the adapter's head.

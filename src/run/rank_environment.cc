@@ -262,7 +262,7 @@ LaunchedRank launched_rank(const Environment& environment) {
   for (const Reader& reader : kReaders) {
     if (std::optional<RankPlace> place = reader.place_of(environment)) return {reader.launcher, place};
   }
-  // Scripts for Slurm often export WORLD_SIZE themselves. Therefore WORLD_SIZE without RANK is an error only if no launcher has set the
+  // Scripts for Slurm often export WORLD_SIZE themselves. So WORLD_SIZE without RANK is an error only if no launcher has set the
   // rank.
   const auto size = environment.find("WORLD_SIZE");
   if (size != environment.end() && !size->second.empty() && size->second != "1") {

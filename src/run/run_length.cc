@@ -24,8 +24,8 @@ std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& 
   }
 }
 
-// Returns true if the batches after the checkpoint differ from those of an uninterrupted run, because of another batch size, other data,
-// or an epoch that starts again.
+// Returns true if the batches after the checkpoint differ from those that an uninterrupted run would have, because the batch size or the
+// data has changed, or because the epoch starts again.
 bool has_other_batches(const Arguments& arguments, const RunLength& length, const RunState& state) {
   const Arguments& before = state.arguments;
   return arguments.ignore_data_skip || state.data.rows != length.rows_per_epoch ||
@@ -49,7 +49,7 @@ void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics&
                   largest.tokens));
 }
 
-// Notes intervals of steps (for logging, evaluating, saving) that are longer than the run. It evaluates and saves at its end in any case.
+// Adds notes about logging, evaluation and saving at intervals that are longer than the run. It evaluates and saves at its end in any case.
 void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagnostics& diagnostics) {
   const std::string steps = counted(length.max_steps, "optimizer step");
   const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };

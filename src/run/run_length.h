@@ -58,7 +58,7 @@ int64_t num_evaluations(const Arguments& arguments, const RunLength& length, con
 
 // Finds the learning-rate schedule that the arguments of a run select. Pure; thread-safe.
 
-// The learning-rate schedule: a function of the number of steps, or of the metric of evaluations.
+// The learning-rate schedule. It depends on the number of the step, or on a metric of the evaluations.
 using RunSchedule = std::variant<Schedule, MetricScheduleOptions>;
 
 // Returns the learning-rate schedule of a run with this number of steps. Errors: kUsage if --lr_scheduler_kwargs do not fit

@@ -49,8 +49,8 @@ Bucket evaluate_bucket(const RunSetup& setup) {
   return bucket_of(largest);
 }
 
-// Makes passes write the graph into numbered files. All copies of the options share the counter, so that the numbers give the order of
-// passes over all programs.
+// Makes passes write their graphs into numbered files. All copies of the options have one counter, so that a file's number shows when its
+// pass ran, counted over the passes of all programs.
 void dump_passes_into(FileSystem& files, const std::string& folder, PassOptions& passes) {
   make_folders(files, folder);
   passes.dump = [&files, folder, count = std::make_shared<int>(0)](std::string_view pass,

@@ -232,8 +232,8 @@ TaskChoice task_of_file(const Arguments& arguments, const Environment& environme
   const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
   if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
     return {.problem_type = model.config.problem_type, .note = model.task_note};
-  // A note without a problem type means that the training file has labels, so the language
-  // model of the checkpoint becomes the base of a classifier.
+  // If there is a note but no problem type, the training file has labels, so the language model of the checkpoint becomes the base of a
+  // classifier.
   if (!model.task_note.empty() && !model.config.problem_type)
     return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};
   const std::string extension = data_extension(arguments.train_file);

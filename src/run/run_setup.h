@@ -59,14 +59,14 @@ struct RunSetup {
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files, const TrainerParts& parts = {});
 
-// Infers the task of a training run from the name and the beginning of its training file, and returns it with a note for the user.
-// Returns no task if other arguments, the model or the labels in the file decide. Apart from that beginning, reads no data, and no
-// weights. Errors: as prepare_run() for the model.
+// Infers the task of a training run from the name and the beginning of its training file, and returns it with a note for the user. Returns
+// no task if other arguments, the model or the labels in the file decide. Reads no other data and no weights. Errors: as prepare_run() for
+// the model.
 TaskChoice task_of_file(const Arguments& arguments, const Environment& environment, FileSystem& files);
 
-// Prepares the setup of a run that generates texts, or, with kPlanGeneration, of its plan. `size` is called with the setup when its model
-// and, for a run, its tokenizer are known. It returns the sizes that the plan must have room for. Errors: as prepare_run(); kUsage for a
-// model without a head for language modelling.
+// Prepares the setup of a run that generates texts, or, with kPlanGeneration, of its plan. Calls `size` with the setup as soon as the model
+// and, for a run, the tokenizer are known, to get the sizes that the plan must have room for. Errors: as prepare_run(); kUsage for a model
+// without a head for language modelling.
 RunSetup prepare_generation(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                             FileSystem& files, const std::function<GenerationSizes(const RunSetup&)>& size);
 

@@ -40,7 +40,7 @@ struct BestEvaluation {
   std::string checkpoint;
 };
 
-// Identifies the training data of a run.
+// Identifies the training data of a run. A run that resumes compares it with its own data.
 struct TrainingData {
   uint64_t hash = 0;  // hash of the data; 0 if not known
   int64_t rows = 0;

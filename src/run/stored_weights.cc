@@ -69,7 +69,7 @@ std::string remedy(RunPurpose purpose, const std::string& folder) {
 
 namespace {
 
-// Some checkpoints store matrices transposed. This makes the folder return them in the layout that the model uses.
+// Some checkpoints store matrices transposed. Tells the folder to return them in the layout of the model.
 void transpose_stored(ModelFolder& folder, const std::vector<WeightSpec>& specs, std::string_view prefix) {
   for (const auto& names : names_of(specs, prefix, [](const WeightSpec& spec) { return spec.transposed; }))
     folder.transpose(names);

@@ -31,7 +31,7 @@ void unwrap_adapter_names(ModelFolder& adapter, const std::vector<WeightSpec>& s
 std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, const ModelFolder& folder,
                                          OtherShapes other_shapes);
 
-// Checks that the folder provides the weights that the run needs from it: an evaluation and a prediction need all weights. Training needs
+// Checks that the folder provides the weights that the run needs from it. An evaluation or a prediction needs all weights. Training needs
 // at least one weight of the encoder, because the head is often new. With an adapter, `specs` contains the weights that the adapter does
 // not provide, and all of them are needed. Errors: kBadData; the message says how many tensors fit, and names some that occur only in the
 // file and some that occur only in the model.

@@ -10,14 +10,14 @@
 
 namespace plimsoll {
 
-// Returns the spellings of a tensor's name on disk. Checkpoints converted from TensorFlow spell a norm's
-// weight and bias gamma and beta.
+// Returns the names that a tensor may have in a checkpoint. In checkpoints that were converted from TensorFlow, the weight and the bias of
+// a norm are called gamma and beta.
 std::vector<std::string> spellings_on_disk(const std::vector<std::string>& disk_prefixes,
                                            const std::string& name);
 
 enum class LinearBias : uint8_t { kNo, kYes };
 
-// A module of a checkpoint whose weight becomes some rows of a packed linear layer.
+// A module of a checkpoint, such as q_proj, whose weight becomes `rows` rows of a packed linear layer that contains several modules.
 struct PackedModule {
   std::string name;
   int64_t rows = 0;
@@ -28,7 +28,7 @@ struct PackedModule {
 void add_packed_specs(std::vector<WeightSpec>& specs, const std::string& name,
                       const std::vector<PackedModule>& modules, int64_t in, LinearBias bias,
                       const std::vector<std::string>& disk_prefixes);
-// Adds a gain, the only weight of a root-mean-square norm.
+// Adds the gain of a root-mean-square norm to the list of weights. Such a norm has no other weight.
 void add_gain_spec(std::vector<WeightSpec>& specs, const std::string& name, int64_t width,
                    const std::vector<std::string>& disk_prefixes);
 void add_linear_specs(std::vector<WeightSpec>& specs, const std::string& name, int64_t out, int64_t in,

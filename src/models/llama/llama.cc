@@ -25,7 +25,7 @@ const std::vector<std::string>& disk_prefixes() {
   return prefixes;
 }
 
-// The names of one layer's modules. `qkv` and `gate_up` are packed: their rows come from several modules of a checkpoint.
+// The names of the modules of one layer. The matrices of `qkv` and `gate_up` consist of the rows of several modules of a checkpoint.
 struct Names {
   explicit Names(int64_t layer) : prefix("layers." + std::to_string(layer) + ".") {}
   std::string prefix;
@@ -145,7 +145,7 @@ Architecture record_of_variant(std::string_view model_type, std::string_view cla
       .class_prefix = class_prefix,
       .config_keys = variant.keys,
       .set_defaults = variant.set_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // does nothing: `complete` refuses unsupported settings
+      .refuse_variants = [](const ConfigReader&) {},  // does nothing: `complete` refuses unsupported variants
       .complete = variant.complete,
       .write_config = variant.write_config,
       .add_encoder_weights = add_decoder_weights,

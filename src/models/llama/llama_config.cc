@@ -62,7 +62,7 @@ void complete_family(ModelConfig& config, const ConfigReader& reader) {
   read_rope(config, reader);
 }
 
-// Reads attention_bias. In Llama and Qwen3, it states whether all four projections of attention (q, k, v and output) have biases.
+// Reads attention_bias, which states for Llama and Qwen3 whether all four linear layers of attention (q, k, v, output) have biases.
 void read_attention_bias(ModelConfig& config, const ConfigReader& reader) {
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
@@ -156,8 +156,8 @@ void read_qwen_windows(ModelConfig& config, const ConfigReader& reader) {
   }
 }
 
-// Writes the keys of the window. If a window exists, the list of layer types is written too, because readers that
-// find no list derive another one.
+// Writes the keys that describe the attention window. If only some layers have a window, also writes the list of layer types, because a
+// reader that finds no list would derive one from other keys.
 void write_qwen_windows(Json& json, const ModelConfig& config) {
   json["use_sliding_window"] = config.sliding_window > 0;
   if (config.sliding_window > 0) json["sliding_window"] = config.sliding_window;

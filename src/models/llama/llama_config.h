@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// One member of the family: its keys, its defaults, and how it completes, checks and writes a configuration.
+// One member of the Llama family: its keys in config.json, its defaults, and functions that complete, check and write its configuration.
 struct LlamaVariant {
   std::span<const ConfigKey> keys;
   void (*set_defaults)(ModelConfig& config) = nullptr;

@@ -137,8 +137,8 @@ ValueId build_layer(ModelBuilder& builder, ValueId x, int64_t layer) {
   const ValueId qkv =
       builder.rotate_heads(builder.linear(normalized, names.qkv()),
                            is_local ? config.local_rope : config.rope, names.attention() + ".rotated");
-  // The window of attention is one more than the largest distance, local_attention / 2, because a row attends to rows that are less than
-  // the window away.
+  // A token attends to tokens whose distance is less than the window. The largest such distance is local_attention / 2, so the window is
+  // one more than that.
   const ValueId attended = builder.attention(qkv, AttentionDirection::kBoth, names.attention() + ".context",
                                              is_local ? config.local_attention / 2 + 1 : 0);
   const ValueId branch = builder.dropout(builder.linear(attended, names.attention_output()),
@@ -186,7 +186,7 @@ void add_masked_weights(std::vector<WeightSpec>& specs, const ModelConfig& confi
   writer.decoder(kDecoder);
 }
 
-// Builds the modules that all heads share: linear, activation, norm. [N, C] -> [N, C].
+// Builds the modules that all heads have in common: linear, activation, norm. The input and the result have the shape [N, C].
 ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   const Activation activation = find_activation(builder.config().classifier_activation).value();
   const ValueId activated = emit(builder.graph(), gelu_op(), {builder.linear(x, kDense)},
@@ -194,7 +194,7 @@ ValueId build_prediction(ModelBuilder& builder, ValueId x) {
   return builder.norm(activated, kHeadNorm);
 }
 
-// Builds the head of a classifier. [N, C] -> logits_NK.
+// Builds the head of a classifier. The shape of its input is [N, C], and it returns the logits, [N, K], for K labels.
 ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   const ValueId normalized = build_prediction(builder, x);
   builder.graph().set_module(kClassifier);
@@ -202,7 +202,7 @@ ValueId build_classifier(ModelBuilder& builder, ValueId x) {
   return builder.linear(builder.dropout(normalized, p), kClassifier);
 }
 
-// Builds the head for masked language modelling. x_TC -> logits_TV.
+// Builds the head for masked language modelling. It reads [T, C] and returns the logits, [T, V], for V tokens of the vocabulary.
 ValueId build_masked_lm_head(ModelBuilder& builder, ValueId x) {
   builder.graph().set_module("head");
   const ValueId normalized = build_prediction(builder, x);
@@ -241,7 +241,7 @@ const Architecture& modernbert_architecture() {
       .class_prefix = "ModernBert",
       .config_keys = modernbert_keys(),
       .set_defaults = set_modernbert_defaults,
-      .refuse_variants = [](const ConfigReader&) {},  // does nothing: complete_modernbert() refuses variants
+      .refuse_variants = [](const ConfigReader&) {},  // complete_modernbert() refuses unsupported settings
       .complete = complete_modernbert,
       .write_config = write_modernbert,
       .add_encoder_weights = add_encoder_weights,

@@ -158,7 +158,7 @@ void set_modernbert_defaults(ModelConfig& config) {
 void complete_modernbert(ModelConfig& config, const ConfigReader& reader) {
   if (config.num_attention_heads < 1 || config.num_hidden_layers < 1 ||
       config.hidden_size % config.num_attention_heads != 0)
-    return;  // check_model_config() reports an error for sizes below 1, or a width that the heads do not divide
+    return;  // check_model_config() reports sizes below 1, and a width that is no multiple of the heads
   reader.read(config.output_bias, "attention_bias");
   config.qkv_bias = config.output_bias;
   require_at_least(reader, "local_attention", config.local_attention, 0);

@@ -148,8 +148,8 @@ TEST(ModernBertConfig, RoundTripsKeepTheModel) {
   }
 }
 
-// A configuration can state layers and rotary embeddings by simple keys or by a list and an object. Overrides of the simple keys must apply
-// if the configuration has the list and the object.
+// A config.json may describe layers and rotary embeddings by simple keys (such as global_rope_theta), or by the list layer_types and the
+// object rope_parameters. Overrides of simple keys must also apply to a configuration that has the list and the object.
 TEST(ModernBertConfig, OverridesApplyToBothForms) {
   ModelConfig config = read_modernbert(
       R"("layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],

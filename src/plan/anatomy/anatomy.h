@@ -1,5 +1,5 @@
-// Breaks a plan down into tables and advice: memory by module, bytes per parameter, values that are saved and recomputed, and advice on
-// layer widths. memory.h breaks memory down by purpose, and operations.h the operations by group. Pure functions; thread-safe.
+// Computes tables and advice from a plan: memory by module, bytes per parameter, values that are saved and recomputed, and advice on layer
+// widths. memory.h has the memory by purpose, and operations.h the operations by group. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace plimsoll {
 // Memory by module of the model: weights, optimizer states, gradients and saved activations. Pure; thread-safe.
 //
 // Invariants: summed over the modules, the fields weight_bytes, state_bytes and staging_bytes are the bytes of the persistent buffers of
-// the plan. A field *_at_most is the largest number of live bytes of the module at any op of the step. The sum of such a field over the
+// the plan. A field whose name ends with _at_most is the largest number of live bytes of the module at any op of the step. Its sum over the
 // modules is not a peak of the plan, because modules peak at different ops.
 
 struct ModuleMemory {

@@ -39,7 +39,7 @@ DiskUse disk_use(const Plan& plan) {
   for (const Op& op : train.graph.ops()) {
     const bool reads = reads_disk(train.graph, op);
     if (!reads && !writes_disk(train.graph, op)) continue;
-    // A copy transfers only its operand, which may be a slice of the value that is stored on the disk.
+    // Counts the bytes of the operand of the copy, which may be only a slice of the value that is stored on the disk.
     int64_t bytes = 0;
     for (size_t i = 0; i < op.outputs.size(); ++i)
       bytes += train.graph.value(reads ? op.outputs[i] : op.inputs[i]).bytes(train.bucket);

@@ -36,9 +36,9 @@ struct DecodeReads {
 };
 DecodeReads decode_reads(const Plan& plan);
 
-// Estimated times of text generation, from the same rates as operations_anatomy(). A decode run processes one new token per sequence; its
-// time is estimated for the middle of the generation, when half of the new tokens exist. It includes the copy of the logits to the host,
-// but not the selection of tokens on the host.
+// Estimated times of text generation, computed from the same rates of the device as in operations_anatomy(). A decode run processes one new
+// token per sequence; its time is estimated for the middle of the generation, when half of the new tokens exist. It includes the copy of
+// the logits to the host, but not the selection of tokens on the host.
 struct GenerationEstimate {
   double prefill_ms = 0;  // time of the longest prefill (the run that reads the prompts)
   double decode_run_ms = 0;

@@ -53,7 +53,7 @@ PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int
           .live_bytes = live};
 }
 
-// Computes the sums of a phase (used, unused and total bytes) from its bytes by purpose and its gaps.
+// Completes the memory of a phase: computes the used, unused and total bytes from the bytes by purpose and the gaps between buffers.
 PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;

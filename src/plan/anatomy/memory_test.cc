@@ -34,7 +34,7 @@ void expect_sums(const Plan& plan, const MemoryAnatomy& anatomy) {
   EXPECT_EQ(anatomy.phases[anatomy.largest].unused_bytes, 0);
 }
 
-// Checks the live bytes at the peak against the lower bound of the layout, which is computed by separate code.
+// Checks that the live bytes at the peak equal the lower bound of the program's memory, which the layout computes with separate code.
 void expect_peak(const Plan& plan, const MemoryAnatomy& anatomy, const ProgramPlan& program, Phase phase) {
   const PeakPlace* peak = anatomy.peak_of(phase);
   ASSERT_NE(peak, nullptr);
@@ -107,8 +107,8 @@ TEST(MemoryAnatomy, AccumulationKeepsAGradientOfEveryParameter) {
 }
 
 TEST(MemoryAnatomy, SavedBytesOfOneLayerAreThoseOfItsShapes) {
-  // Expects per token: one normalized row of 64 elements, the intermediate row of 256 elements, and the smaller statistics of the norm,
-  // which the feed-forward module saves for the backward pass. An element has 4 bytes.
+  // The feed-forward module saves for the backward pass, per token: one normalized row of 64 elements, the intermediate row of 256
+  // elements, and the statistics of the norm, which are smaller. An element has 4 bytes.
   PlanRequest request = small_request();
   const Plan plan = build_plan(request);
   for (const ModuleMemory& module : module_memory(plan)) {

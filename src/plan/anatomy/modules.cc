@@ -91,7 +91,7 @@ int64_t highest_sum(std::vector<Change>& changes) {
 
 void add_transient(const ProgramPlan& program, ModuleList& modules) {
   std::map<std::pair<std::string_view, Purpose>, std::vector<Change>> by_name;
-  // For each module and purpose, the list of changes of its live bytes; null until there is a change.
+  // For each module and purpose, a pointer to the changes of its live bytes in `by_name`; null until there is a change.
   std::vector<std::array<std::vector<Change>*, kNumPurposes>> lists(program.graph.modules().size());
   for (const TransientBuffer& buffer : program.buffers) {
     const ModuleId module = buffer.root == kNoValue ? program.graph.ops()[buffer.op].module

@@ -25,7 +25,7 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
   const Bucket usual = usual_bucket(program.bucket, plan.request.model.label_share);
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
-  // Ops of one kind (with the same attributes and types of operands) have equal estimates, so each is computed once.
+  // Ops of one kind (with the same attributes and types of operands) have equal estimates, so only the first op of each kind is estimated.
   std::vector<std::optional<OpFigures>> of_kind(program.ops.size());
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const uint32_t kind = i < program.ops.size() ? program.ops[i].kind : OpPlan::kNoKind;

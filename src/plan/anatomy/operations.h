@@ -2,9 +2,9 @@
 // segment (forward, backward, optimizer). Pure; thread-safe.
 //
 // Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and hardware/gpu_efficiency.h: the time of
-// an op is the longer of the times of its arithmetic and of its memory traffic. Copies between a GPU and the host overlap with other ops;
-// the time of a copy is the time for which other ops wait for it. Operations and bytes are those of a batch of the largest size (bucket)
-// that the plan has room for.
+// an op follows from its arithmetic or its memory traffic, whichever takes longer. Copies between a GPU and the host overlap with other
+// ops; the time of a copy is the time for which other ops wait for it. Operations and bytes are those of a batch of the largest size
+// (bucket) that the plan has room for.
 #pragma once
 
 #include <array>

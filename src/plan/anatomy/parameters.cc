@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// A rule of thumb for the memory per parameter. Six bytes of weights stand for a 16-bit copy and an fp32 master weight.
+// A rule of thumb for the memory per parameter. Rules with six bytes of weights count an fp32 master weight and a 16-bit copy of it.
 struct Rule {
   std::string name;
   std::string made_of;
@@ -69,8 +69,8 @@ double all_gradient_bytes(const ProgramPlan& program) {
 
 std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const Plan& plan) {
   std::string text = fmt::format(
-      "{:g} bytes per parameter ({}) would be {:.0f} MiB; here they are {:.1f} at the peak: weights {:.1f}, "
-      "states {:.1f}, gradients {:.1f}.",
+      "{:g} bytes per parameter ({}) would be {:.0f} MiB; at its peak, this plan needs {:.1f} bytes per "
+      "parameter: weights {:.1f}, states {:.1f}, gradients {:.1f}.",
       rule.bytes_per_parameter, rule.made_of, static_cast<double>(rule.bytes) / 1048576.0, here.sum(),
       here.weights, here.states, here.gradients);
   if (!plan.trains()) return text + " The rule counts no activations.";
@@ -84,7 +84,7 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >
              0.9 * all_gradient_bytes(plan.programs.at(kTrainProgram))) {
-    text += " The peak is late, when nearly all gradients and hardly any activations are live.";
+    text += " At the peak, nearly all gradients and hardly any activations are live.";
   } else {
     text +=
         " Without accumulation, gradients are created while saved activations are freed, so not all of them "

@@ -14,7 +14,7 @@ bool is_number(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// Replaces layer numbers in a name by "*", and drops a number at the end, which was only added to make the name unique.
+// Replaces layer numbers in a name by "*", and removes the number at the end that makes a repeated name unique.
 std::string kind_of(std::string_view name) {
   std::string kind;
   while (!name.empty()) {

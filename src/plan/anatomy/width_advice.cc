@@ -24,17 +24,17 @@ struct Slowdown {
 constexpr Slowdown kIn16Bits{.even_rows = 3.1, .odd_rows = 5.8};
 constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 
-// The caches of data-center GPUs are filled in lines of 128 bytes. A matrix product takes longer by one of these factors for each of its
-// three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25, cuBLAS of CUDA 13.0, 16384 tokens,
-// medians of 9 rounds, twice) as the ratio of FLOP/s at the next multiple to FLOP/s at a width. The products of a feed-forward layer have
-// 1.5 such matrices on average: the ratio was 1.005 to
-// 1.09 in bf16 for hidden size 768 (widths 3064 to 3128), 1.02 to 1.035 for hidden size 1024 (widths 4088 to 4152),
-// and 1.00 to 1.06 in tf32. The products of a layer of hidden size 1016 to 1080 have three: the ratio was 1.03 to
-// 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
+// The caches of data-center GPUs are filled in lines of 128 bytes. A matrix product takes longer by the factor kTimesOfAMatrix for each of
+// its three matrices whose rows do not begin at multiples of 128 bytes. Measured on an H100 (2026-11-25, cuBLAS of CUDA 13.0, 16384 tokens,
+// medians of 9 rounds, twice) as the FLOP/s at the next multiple divided by the FLOP/s at the width itself. Of the three matrices of a
+// product in a feed-forward layer, 1.5 on average have such rows: the ratio was 1.005 to 1.09 in bf16 for hidden size 768 (widths 3064 to
+// 3128), 1.02 to 1.035 for hidden size 1024 (widths 4088 to 4152), and 1.00 to 1.06 in tf32. In layers of hidden size 1016 to 1080 all
+// three matrices have such rows: the ratio was 1.03 to 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16, width 3064 took 1.03
+// times as long.
 constexpr int64_t kLineBytes = 128;
 constexpr double kTimesOfAMatrix = 1.02;
 
-// The proposed width may exceed the current one by at most this share.
+// The proposed width may exceed the current one by at most this fraction of the current one.
 constexpr double kFurthest = 0.1;
 // Gains below this are not reported, because the text would round them to zero.
 constexpr double kLeastGain = 0.001;

@@ -11,14 +11,14 @@
 namespace plimsoll {
 namespace {
 
-// The transient bytes of the program are limited to those of the plan with the least memory, minus one of these shares of them. The shares
-// are tried in this order, because the layout can use either nearly all of the memory below that peak or only a much smaller part.
+// The search limits the transient bytes of the program to those of the plan with the least memory, reduced by one of these shares. The
+// shares are tried in this order, because the layout can use either nearly all of the memory below that limit or only a much smaller part.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
-// The largest number of values that may be in transfer at the same time; the planner tries both numbers. Values in transfer are placed
-// between values that stay on the device, which makes the layout harder. If transfers between GPU and host limit the step time, a few
-// values at a time keep the link busy: a step of BERT-large (32 sequences of 512 tokens, bf16, H200) is estimated at 273 ms with 4 values
-// and at 282 ms with 16. If computation limits the step time, more values may wait for the link in the forward pass, because it catches
-// up later: with 4 sequences in fp32, a step is estimated at 100.5 ms with 4 values and at 98.4 ms with 16.
+// The largest number of values that may be in transfer at the same time; the planner tries both numbers. Buffers of values in transfer are
+// placed between those of values that stay on the device, which makes it harder to find a layout. If transfers between GPU and host limit
+// the step time, a few values at a time keep the link busy: a step of BERT-large (32 sequences of 512 tokens, bf16, H200) is estimated at
+// 273 ms with 4 values and at 282 ms with 16. If computation limits the step time, more values may wait for the link in the forward pass,
+// because it catches up later: with 4 sequences in fp32, a step is estimated at 100.5 ms with 4 values and at 98.4 ms with 16.
 constexpr size_t kMostAhead[] = {4, 16};
 
 // Plans a program with offloaded activations, some of which stay on the device if they fit into the given headroom (memory that the

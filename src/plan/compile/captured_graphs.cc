@@ -21,10 +21,10 @@ int64_t launches_after_norm(const OpView& op) {
   return 1 + (has_end ? 1 : 0) + (adds_bias ? 1 : 0);
 }
 
-// Returns the number of kernel launches of an op beyond the first one. The gradient of an embedding table that is computed some rows at a
-// time has one launch for partial sums and one for the sums per id. A fused linear layer and norm first clears its sums, or runs the norm
-// after the product. A quantization to fp8 clears the largest magnitude, finds it, and computes the codes; it needs a single launch if
-// the magnitude is known.
+// Returns the number of kernels that an op launches in addition to the first one. The gradient of an embedding table that is computed some
+// rows at a time launches one kernel for partial sums and one for the sums per id. A fused linear layer and norm launches a second kernel
+// that clears its sums, or that computes the norm. A quantization to fp8 clears the largest magnitude, finds it, and computes the codes; if
+// the magnitude is known, it launches only one kernel.
 int64_t extra_launches(const OpView& view) {
   const Op& op = view.op;
   if (op.def == &norm_linear_op()) return launches_after_norm(view);
@@ -40,7 +40,7 @@ int64_t nodes_of(const OpView& view) {
   if (view.op.def == &send_op() || view.op.def == &receive_op()) return 3;
   int64_t nodes = view.op.def == &copy_op() ? std::ssize(view.op.outputs) : 1;
   if (maps_peers(view.op.attributes)) {
-    // To exchange heads for tokens, a rank copies up to three rectangles from every rank, and waits for the other ranks twice.
+    // To exchange attention heads for tokens, a rank copies up to three blocks of a matrix from every rank, and waits for the others twice.
     if (view.op.def == &exchange_heads_op()) {
       const int64_t parts = view.op.attributes.integer("others") > 0 ? 3 : 1;
       return parts * view.op.attributes.integer("ranks") + 6;
@@ -118,10 +118,10 @@ void hold(SegmentGroup& group, int64_t buckets) {
   group.num_buckets -= buckets;
 }
 
-// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than may exist at the same time. The bound assumes
-// that the graphs with the most nodes are kept. Graphs are dropped one by one, so two buckets (batch sizes) may have only a part of their
-// graphs: the least recently used one has lost its first graphs, and the one in use has not captured its last graphs yet. Each of these two
-// buckets is therefore counted with all its bytes, but with only one graph towards the limit.
+// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than may exist at the same time. It assumes that the
+// graphs with the most nodes exist. Graphs are dropped one by one, so of two buckets (batch sizes) only some graphs may exist: the least
+// recently used bucket has lost its first graphs, and the current one has not captured its last graphs yet. Therefore, all bytes of two
+// buckets are added first, each of which takes up only one graph of the permitted number.
 void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {

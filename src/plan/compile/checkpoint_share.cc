@@ -15,8 +15,8 @@ struct StoredBytes {
 StoredBytes stored_bytes(const PersistentBuffer& buffer) {
   const int64_t width = dtype_bytes(buffer.type.dtype);
   StoredBytes bytes{.whole = buffer.whole_elements() * width};
-  // The part of a value that a tensor-parallel rank stores is not contiguous in the file. Therefore the ranks write equal shares of
-  // such a value instead of their parts.
+  // The part of a value that a tensor-parallel rank stores is not contiguous in the file. Therefore all ranks write equal shares of such a
+  // value, and not the parts that they store.
   if (buffer.divided && !buffer.split) bytes.slice = buffer.divided->size(buffer.whole_elements()) * width;
   return bytes;
 }

@@ -7,10 +7,10 @@
 
 namespace plimsoll {
 
-// Returns an upper bound for the bytes of tensors that any rank writes into a checkpoint, which is the size of the buffer that they
-// are copied to with PlanRequest::async_save. A rank writes its slices of divided weights and states, and a share of all others
-// (base/byte_shares.h). A checkpoint consists of the model's weights, or those of the adapter, and of the optimizer's states. The
-// bound exceeds the bytes of a rank by less than kMostShareRounding if no slice is smaller than that of another rank.
+// Returns an upper bound for the bytes of tensors that a rank writes into a checkpoint. With PlanRequest::async_save, they are first copied
+// into a buffer of this size. If the ranks divide a weight or state, each writes its own slice; of all other tensors, each rank writes an
+// equal share (base/byte_shares.h). A checkpoint consists of the weights of the model, or those of the adapter, and the states of the
+// optimizer. If all slices have the same size, the bound exceeds the bytes of a rank by less than kMostShareRounding.
 int64_t checkpoint_share_bytes(const Plan& plan);
 
 // Upper bound of the rounding error of a rank's bytes. Shares are rounded up in each file with tensors: the file of optimizer states and

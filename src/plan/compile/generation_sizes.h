@@ -35,8 +35,8 @@ GenerationSizes with_sequences(GenerationSizes sizes, int64_t sequences_per_prom
 GenerationOptions generation_options(const GenerationSizes& sizes);
 Bucket generation_bucket(const GenerationSizes& sizes);
 
-// Returns the bytes of host memory with the scores from which tokens are selected. Each sequence has its logits, a copy of them and the
-// list of its tokens. Each prompt has the logits of its first new token, which are counted as one row per sequence.
+// Returns the bytes of host memory for the logits from which tokens are selected. Each sequence has its logits, a copy of them and the list
+// of its tokens. Each prompt has the logits of its first new token, which are counted once per sequence.
 int64_t selection_bytes(const GenerationSizes& sizes, int64_t vocab_size);
 
 }  // namespace plimsoll

@@ -55,8 +55,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
 }
 
 // Returns the matrices of the base model that are quantized. Embedding tables are included, although the quantization pass skips them
-// later. A fused weight (such as query, key and value in one matrix) is quantized in units with an equal number of rows, such that each
-// module of the checkpoint consists of whole units.
+// later. A fused weight (such as query, key and value in one matrix) is quantized in units, which have the same number of rows each, so
+// that each of the checkpoint's modules in it consists of whole units.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -76,7 +76,7 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   return list;
 }
 
-// `weights` is the result of run_weights(request). Without adapters these are the weights of the model.
+// Builds the forward pass, its loss and the adapters. `weights` is the result of run_weights(request).
 ForwardGraph adapted_forward(const PlanRequest& request, const std::vector<WeightSpec>& weights, Mode mode) {
   const ForwardOptions options = forward_options(request, mode);
   ForwardGraph forward = request.model.lora ? build_forward(request.model.config, options)
@@ -126,8 +126,8 @@ bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   return !pass_runs || shape.rank() < 2;
 }
 
-// Returns the number of the first layer of each pipeline stage, as given by the request. If the request does not state it, which only
-// happens while a search builds graphs, all stages get the same number of layers.
+// Returns the first layer of each pipeline stage, which the request usually states. While a search only builds graphs, the request does not
+// state it, and all stages get the same number of layers.
 PipelineDivision division_of(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
   PipelineDivision division{.stage = ranks.stage, .first_blocks = ranks.first_blocks, .chunks = ranks.chunks};
@@ -142,7 +142,7 @@ PipelineDivision division_of(const PlanRequest& request) {
   return division;
 }
 
-// Converts the model's graph to the data types of the run and fuses ops.
+// Runs the passes that convert the model's graph to the data types of the run, divide its rows among ranks and fuse ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.ranks.divides_rows()) passes.run(graph, sequence_parallel_pass(request.ranks.tensor_size));
@@ -193,7 +193,7 @@ bool is_read(const OpLists& readers, ValueId weight) {
   return !readers[index_of(weight)].empty();
 }
 
-// Returns true for an embedding table, whose rows an op looks up by index.
+// Returns true if the weight is an embedding table, from which an op reads single rows by their indices.
 bool is_embedding(const Graph& graph, const OpLists& readers, ValueId weight) {
   return weight != kNoValue && std::ranges::any_of(readers[index_of(weight)], [&](uint32_t op) {
            return graph.ops()[op].def == &embedding_sum_op();
@@ -206,7 +206,7 @@ std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
   return rows;
 }
 
-// The values with respect to which the loss is differentiated, and the parameters that the optimizer updates.
+// `wanted`: the values whose gradients the backward pass computes. `parameters`: the weights that the optimizer updates.
 struct Trained {
   std::vector<ValueId> wanted;
   std::vector<Parameter> parameters;
@@ -222,7 +222,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                         .decays = spec.decays,
                         .rate_factor = spec.rate_factor,
                         .part_rows = rows_of_parts(spec)};
-    // The weight belongs to another pipeline stage, so this graph does not contain it.
+    // If this graph does not contain the weight, it belongs to another pipeline stage.
     if (parameter.weight == kNoValue && parameter.copy == kNoValue && request.ranks.pipeline_size > 1)
       continue;
     parameter.is_embedding =
@@ -259,7 +259,7 @@ bool divides(const PlanRequest& request, ZeroStage stage) {
   return request.ranks.data_size() > 1 && request.ranks.zero_stage >= stage;
 }
 
-// For the ranks along each axis of the mesh, chooses how they exchange data. Runs after all collective operations have been inserted.
+// Chooses how ranks exchange data: through mapped memory or a library. Must run after the passes that add collective operations.
 void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.ranks.maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kData));
   if (request.ranks.tensor_maps_peers) passes.run(graph, map_peers_pass(MeshAxis::kTensor));
@@ -313,7 +313,7 @@ Fp8Choice fp8_choice(const std::vector<WeightSpec>& weights, const PlanRequest& 
   return choice;
 }
 
-// Returns the values that ops of the kind `def` (send or receive) transfer in the forward pass.
+// Returns the values that the forward pass sends to another pipeline stage, or receives from it; `def` is the send or the receive op.
 std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
   std::vector<ValueId> values;
   for (const Op& op : graph.ops()) {
@@ -323,7 +323,7 @@ std::vector<ValueId> values_of(const Graph& graph, const OpSchema& def) {
   return values;
 }
 
-// Moves the last op of a graph to the position after the op that computes its first input.
+// Moves the last op of a graph forward, to the position directly after the op that computes its first input.
 void move_after_producer(Graph& graph) {
   std::vector<Op> ops = graph.ops();
   const OpId producer = graph.value(ops.back().inputs.front()).producer;
@@ -331,7 +331,7 @@ void move_after_producer(Graph& graph) {
   graph.replace_ops(std::move(ops));
 }
 
-// Returns the chunk of layers and the channel of each op of the kind `def` (send or receive) in the forward pass.
+// Returns the chunk of layers and the channel of each send, or each receive, of the forward pass; `def` is the send or the receive op.
 std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpSchema& def) {
   std::vector<std::pair<int64_t, int64_t>> routes;
   for (const Op& op : graph.ops()) {
@@ -340,8 +340,8 @@ std::vector<std::pair<int64_t, int64_t>> routes_of(const Graph& graph, const OpS
   return routes;
 }
 
-// Sets the attributes of the last op of a graph, which sends or receives the gradient of a value: the chunk of layers that the value
-// belongs to, and the channel for gradients of that value.
+// Sets the attributes of the last op of a graph, which sends or receives the gradient of a value: the value's chunk of layers, and the
+// channel that carries gradients of this value.
 void send_back(Graph& graph, const RankOptions& ranks, const std::pair<int64_t, int64_t>& route) {
   if (ranks.chunks == 1) return;
   Attributes& attributes = graph.ops().back().attributes;
@@ -385,7 +385,7 @@ std::vector<ValueId> add_stage_backward(Graph& graph, const PlanRequest& request
                        .gradient = emit_receive(graph, value.type, next, "d_" + value.name, kZeroTail)});
       send_back(graph, ranks, routes[i]);
     }
-    // The last chunk of layers of the last stage computes the loss; all other chunks send their results to the next chunk.
+    // The loss is computed in the last chunk of layers of the last stage; all other chunks send their results to the next chunk.
     if (ranks.is_last_stage()) seeds.push_back(seed_of_loss(graph, loss_scale));
     gradients = add_backward(graph, seeds, wanted);
   }
@@ -421,7 +421,7 @@ std::set<std::string> names_in_updates(const Graph& graph, std::span<const Param
 // products on a GPU. If the peak of the graph falls by less than that, the peak of the plan may not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
-// Returns a pass that keeps the result of the given pass only if the peak is then lower by at least kLeastGainBytes.
+// Returns a pass that runs the given one and undoes its change unless the change lowers the peak by at least kLeastGainBytes.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
     Graph changed = graph;
@@ -493,7 +493,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
-// Returns true if the device has a fast kernel for the op that a pass would create. Reference kernels do not count.
+// Returns true if the device has a fast kernel for this op, which a pass intends to create. The plain reference kernels do not count.
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
   const KernelRow* row = select_kernel(lower_op(op, request.batches.evaluate, kernel_target(request))).row;
   return row != nullptr && row->backend != Backend::kRef;
@@ -672,8 +672,8 @@ ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<Weigh
 
 namespace {
 
-// Returns true if both requests compute the training loss with the same ops: both without chunks of logits, or both with chunks that the
-// same rule chooses for the same batch size.
+// Returns true if both requests compute the training loss with the same ops: both from all logits at once, or both in chunks of rows that
+// the same rule chooses for the same batch size.
 bool chunk_loss_alike(const PlanRequest& a, const PlanRequest& b) {
   const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
   return whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);

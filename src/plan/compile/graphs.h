@@ -49,17 +49,17 @@ GradientGraph begin_gradients(const PlanRequest& request);
 ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
 ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,
                              const ProgramPlan* train);
-// Completes graphs that begin_graphs() returned. If the request's evaluation bucket (the largest batch size
-// of evaluations) is not the one that `begun` was built for, it builds the evaluation program again, because
-// that bucket determines which layers are fused with their norms. Requires: `begun` is from begin_graphs()
-// of a request that share_begun_graphs() accepts together with `request`. Errors: as build_plan().
+// Completes graphs that begin_graphs() returned. If the request's evaluation bucket (the largest batch size of evaluations) is not the one
+// that `begun` was built for, it builds the evaluation program again, because fusing a layer with its norm depends on the batch size.
+// Requires: `begun` is from begin_graphs() of a request that share_begun_graphs() accepts together with `request`. Errors: as
+// build_plan().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
 // Returns true if begin_graphs() makes the same training program of both requests, and the same evaluation program if their evaluation
 // buckets are equal. It may return false for requests with equal graphs. It always returns false if graphs are written to files after
 // each pass (a debugging option), because then each request must run all passes itself.
 bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b);
-// share_gradients() returns true only if begin_gradients() returns equal graphs for both requests, and share_evaluation() only if
-// build_evaluation() does. Both may return false although the graphs would be equal.
+// share_gradients() returns true only if begin_gradients() returns equal graphs for both requests. share_evaluation() does so for
+// build_evaluation(). Both may return false even if the graphs would be equal.
 bool share_gradients(const PlanRequest& a, const PlanRequest& b);
 bool share_evaluation(const PlanRequest& a, const PlanRequest& b);
 

@@ -102,7 +102,7 @@ KernelChoice::KernelChoice(const Graph& graph)
 void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   program.ops.resize(program.graph.ops().size());
   program.library_bytes = 0;
-  // Most ops have the same kernel for every batch size, so the reasons why other kernels declined are copied only once.
+  // Most ops get the same kernel for every batch size. If an op's kernel has not changed, it and the reasons against others are not copied.
   std::vector<bool> is_new(kinds_.first_op.size());
   for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
     const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};

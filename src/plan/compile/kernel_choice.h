@@ -16,8 +16,8 @@ namespace plimsoll {
 // Returns the description of the device for which kernels are chosen.
 KernelTarget kernel_target(const PlanRequest& request);
 
-// Checks --kernels, which forces implementations: removes from `names` every implementation that an op of the given programs uses. Call
-// it for all programs of a run (in a pipeline, those of all stages). The names that are left have no effect.
+// Finds the implementations that --kernels names without effect: removes from `names` every one that an op of the given programs uses. Call
+// it for all programs of a run (in a pipeline, those of all stages). What is left in `names` has no effect.
 void remove_used_kernels(std::vector<std::string>& names, const Programs& programs);
 // Reports implementations of --kernels that no op uses. Errors: kUsage if `names` is not empty.
 void refuse_unused_kernels(const std::vector<std::string>& names);
@@ -31,7 +31,7 @@ class KernelChoice {
   // written to program.ops. Errors: kUsage if no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
-  // Returns only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().
+  // Returns the scratch bytes of the kernel of each op of a graph for which no plan exists. Requires and errors: as choose().
   std::vector<int64_t> scratch_bytes(const Graph& graph, const Bucket& bucket,
                                      const PlanRequest& request) const;
 
@@ -43,7 +43,7 @@ class KernelChoice {
   std::vector<Selection> selections_;
 };
 
-// Lists the matrix products of a plan for a GPU: those that a library computes, which the tuning table describes, and those that
+// Lists the matrix products of a plan for a GPU: those that a library computes (the tuning table has algorithms for them), and those that
 // Plimsoll's own kernels compute. Thread-safe: pure functions.
 
 struct LibraryMatmul {

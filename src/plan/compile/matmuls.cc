@@ -10,7 +10,7 @@ bool is_custom(const PlannedMatmul& matmul, std::string_view implementation, con
   return is_custom_matmul(implementation) && matmul_takes_own_product(matmul.problem, request.device.gpu.sm);
 }
 
-// Calls visit(op, implementation, matmul) for each op of the program that contains a matrix product and runs on a GPU.
+// Calls visit(op, implementation, matmul) for each op that computes a matrix product. Does nothing unless the device is a GPU.
 template <typename Visit>
 void for_each_matmul(const ProgramPlan& program, const Bucket& bucket, const PlanRequest& request,
                      const Visit& visit) {

@@ -43,7 +43,7 @@ GpuWork gpu_work(OpWork work) {
   }
 }
 
-// Returns the smallest possible time of a matrix product. k, the number of terms per sum, follows from the number of operations.
+// Returns the smallest possible time of a matrix product. Its inner dimension k is computed from its number of operations.
 double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
   const Shape& shape = op.out_shape(0);
   const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
@@ -59,8 +59,8 @@ double computed_per_needed(GpuWork work, const OpView& op, const Bucket& bucket)
   return 1 + kGpuAttentionTile / static_cast<double>(std::max<int64_t>(bucket.longest, 1));
 }
 
-// Returns the longer of the time for arithmetic and the time for memory traffic, assuming the shares of the nominal rates that training
-// steps usually reach. Ops of this kind have a minimum time, which is included (hardware/gpu_efficiency.h).
+// Estimates the time of an op as sqrt(t^2 + m^2): t is the longer of the times for arithmetic and for memory traffic, at the shares of the
+// nominal rates that training steps usually reach, and m is the minimum time of ops of this kind (hardware/gpu_efficiency.h).
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.device.gpu;
@@ -111,8 +111,8 @@ bool is_attention_on_tiles(CpuWork work) {
   return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
 }
 
-// Returns the data type whose peak rate of matrix products is the basis for the estimated time of an op on a CPU: the type of the
-// operands for matrix products and for attention on AMX, and fp32 for all other ops, which compute in fp32.
+// Returns the data type from whose rate of matrix products the time of an op on a CPU is estimated: the type of the operands for matrix
+// products and for attention with AMX, and fp32 for all other ops, because they compute in fp32.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
   return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;

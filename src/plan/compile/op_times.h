@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The relative error of an estimated speed: if the estimates of two plans differ by less than this, it is unknown which plan is faster.
-// The rows of `bench --experiments` are predicted with smaller errors (bench/results/README.md).
+// The relative error of an estimated speed: if the estimates of two plans differ by less than this, it is unknown which plan is faster. The
+// errors were smaller for all measured configurations of `bench --experiments` (bench/results/README.md).
 inline constexpr double kEstimateError = 0.15;
 
 // Returns the milliseconds of one op for this batch size. Must not be called for copies between memory spaces: see link_bytes_per_ms().
@@ -35,10 +35,11 @@ struct RankLink {
   double latency_ms = 0;
   bool is_measured = false;
 };
-// Returns the rate and the latency of exchanges between the ranks along an axis of the mesh: those of all_reduce if bench --links has
-// measured them, and those of `collective` otherwise. On a CPU, a rate is assumed (hardware/cpu_efficiency.h) and no latency. On GPUs,
-// the rate is the smaller of two: a share of the nominal rate of the links, and the measured rate of copy engines
-// (hardware/gpu_efficiency.h), and the latency is gpu_exchange_latency_ms() if the group has several ranks in a machine.
+// Returns the rate and the latency of exchanges between the ranks along an axis of the mesh. If bench --links has measured all_reduce, they
+// are those of all_reduce; otherwise they are assumed for `collective`. On a CPU the assumed rate is a constant
+// (hardware/cpu_efficiency.h), without a latency. On GPUs the rate is the smaller of two: a share of the nominal rate of the links, and the
+// measured rate of copy engines (hardware/gpu_efficiency.h). The latency is gpu_exchange_latency_ms() if the group has several ranks in a
+// machine.
 //
 // If the user names the links, a group in several machines is limited by the slower one of this rate and the rate of the network: each
 // byte leaves a machine once per ring, through the adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or
@@ -64,8 +65,8 @@ double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 // Estimates how long the ops of a program wait for copies between memory spaces and for other ranks. Pure functions;
 // thread-safe.
 
-// An op that runs on a queue for copies or communication, at the same time as ops that compute. It is enqueued at position `op` of the
-// program, and has ended before the op at position `end` starts.
+// A copy or an exchange between ranks. It runs on a queue of its own, at the same time as ops that compute. It is enqueued at position `op`
+// of the program, and must have ended before the op at position `end` starts.
 struct TimedTransfer {
   uint32_t op = 0;
   uint32_t end = 0;
@@ -80,10 +81,10 @@ struct TimedTransfer {
 // Returns the copies and exchanges between ranks of a graph, in the order of their positions.
 std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& bucket);
 
-// Simulates the queues of a program. `op_ms` contains the time of every op of the program. The function replaces the time of each
-// transfer by the time for which computing ops (queue kCompute) wait for it. Requires: program.ops states where each transfer ends.
+// Simulates the queues of a program to find out how long computing ops (queue kCompute) wait for transfers. `op_ms` contains the time of
+// each op; for a transfer, the function replaces it by the time of these waits. Requires: program.ops states where each transfer ends.
 void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// Does the same for a program with the given transfers. Requires: `transfers` is in the order of their positions.
+// Does the same for the given transfers of a program. Requires: `transfers` is in the order of their positions.
 void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                         std::vector<double>& op_ms);
 

@@ -135,10 +135,10 @@ void Placer::place_transient() {
 namespace {
 
 // Returns the memory that is lost to fragmentation of the heap. While ops run, a library allocates and frees blocks, whose sizes depend on
-// the bucket (batch size). The handles of kernels are allocated between the blocks of two buckets, so that a new block often does not fit
-// into the memory of an old one. Measured with CPU instructions below AVX-512, where oneDNN 2.6 packs the operands of matrix products: runs
-// of a BERT of 6 layers with 8 to 76 buckets and blocks of at most 7.7 MiB used 0.5 to 2.7 MiB more per bucket than a run with one bucket.
-// HostMemory::process_bytes contains up to 1.8 MiB of this.
+// the bucket (batch size). When the bucket changes, handles of kernels are allocated between these blocks, so that a later block often does
+// not fit into the gap that an earlier one left. Measured with CPU instructions below AVX-512, where oneDNN 2.6 packs the operands of
+// matrix products: runs of a BERT of 6 layers with 8 to 76 buckets and blocks of at most 7.7 MiB used 0.5 to 2.7 MiB more per bucket than a
+// run with one bucket. HostMemory::process_bytes contains up to 1.8 MiB of this.
 int64_t kept_between_blocks(int64_t library_bytes, int64_t buckets) {
   constexpr int64_t kMostPerBucket = 4 * kMiB;
   return buckets * std::min(library_bytes / 8, kMostPerBucket);
@@ -156,7 +156,7 @@ int64_t communicator_bytes(const RankOptions& ranks, int64_t arena_bytes) {
   add_axis(ranks.pipeline_size, ranks.pipeline_maps_peers);
   if (num_nccl > 0) bytes += kNcclBytes + (num_nccl - 1) * kNcclMoreBytes;
   if (ranks.pipeline_size == 1 || ranks.pipeline_maps_peers) return bytes;
-  // A pipeline stage has two connections with each neighbouring stage. The first and the last stage are also connected with each other.
+  // A pipeline stage has two NCCL connections with each neighbouring stage. The first and the last stage are also connected to each other.
   const bool is_first = ranks.stage == 0, is_last = ranks.is_last_stage();
   const int64_t num_neighbours = (is_first ? 0 : 1) + (is_last ? 0 : 1);
   return bytes + (is_first || is_last ? kNcclMoreBytes : 0) + 2 * num_neighbours * kNcclMessageBytes;

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The fields in which requests may differ although they use the same graphs.
+// The fields of a request that do not affect the graphs, so that plans with different values can be made from the same graphs.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};
@@ -23,8 +23,8 @@ PlanSizes sizes_of(const PlanRequest& request);
 
 class Placer {
  public:
-  // Requires: the graphs and every size that is placed later satisfy the requirements of place_plan(). Errors: kInternal if the
-  // programs contradict each other.
+  // Requires: the graphs, and all sizes that are passed to place() later, satisfy the requirements of place_plan(). Errors: kInternal if
+  // the programs contradict each other.
   Placer(const PlanRequest& request, PlanGraphs graphs);
 
   // Returns the plan that place_plan() would make for the request with these sizes. The reference is valid until the next call. Errors:
@@ -35,7 +35,7 @@ class Placer {
   Plan take() && { return std::move(plan_); }
 
  private:
-  // Calls work(program, placer) for each program of the plan with its ProgramPlacer.
+  // Calls work(program, placer) for each program of the plan; `placer` is its ProgramPlacer.
   template <typename Work>
   void for_each_program(const Work& work);
   void name_parts_of_weights();

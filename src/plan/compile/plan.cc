@@ -250,7 +250,7 @@ Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan =
       request.ranks.pipeline_size > 1 ? build_stage_plan(request) : plan_within_limit(request, build_graphs);
-  // In a pipeline, the ops that a forced kernel (--kernels) is for may be in any stage, so build_stage_plan() checks these arguments.
+  // Refuses --kernels that no op uses. In a pipeline these ops may be in any stage, so build_stage_plan() checks it for all stages.
   if (!plan.is_pipelined()) {
     std::vector<std::string> unused = request.device.forced_kernels;
     remove_used_kernels(unused, plan.programs);

@@ -35,7 +35,8 @@ struct PersistentBuffer {
   Space space = Space::kDevice;
   InputRule input = {};  // how the host fills the buffer, if it is an input
   // `split` is set if the ranks of a tensor-parallel group divide the value into parts. `divided` is set if the data-parallel ranks divide
-  // the value, or the part of it that a tensor-parallel rank has, into slices. `type` is the type of the whole value.
+  // the value into slices, or, if `split` is set too, the part of it that their tensor-parallel rank has. `type` is the type of the whole
+  // value.
   std::optional<RankSlices> divided = {};
   SharedOptional<TensorSplit> split = {};
 
@@ -71,14 +72,14 @@ struct GpuConstant {
   friend bool operator==(const GpuConstant&, const GpuConstant&) = default;
 };
 
-// The value with which an optimizer state is filled before the first step, for states that do not start at zero.
+// An optimizer state that does not start at zero, and the value of its elements before the first step.
 struct InitialState {
   std::string name = {};
   double value = 0;
 };
 
-// The name of a persistent buffer on a GPU that receives the next batch while the previous one is computed. It has room for all inputs,
-// in their order, and is placed before them in the arena.
+// The name of the persistent buffer on a GPU into which the next batch is copied while the previous one is computed. The buffer has room
+// for all inputs of a batch, in their order, and precedes them in the arena.
 inline constexpr std::string_view kStagedInputs = "staged_inputs";
 
 // A weight and the 16-bit copy of it that matrix products read. Both are persistent buffers.
@@ -112,7 +113,7 @@ struct StageAction {
   friend bool operator==(const StageAction&, const StageAction&) = default;
 };
 
-// A collective operation between pipeline stages, and the offset of its tensor in the arena of this stage.
+// A collective operation between pipeline stages: the ranks that take part, and the offset of its tensor in the arena of this stage.
 struct StageExchange {
   MeshAxis axis = MeshAxis::kPipeline;
   int64_t offset = 0;
@@ -125,7 +126,7 @@ struct StageChunk {
   int64_t slot_bytes = 0;
 };
 
-// The parts of a pipeline stage's plan that other stages and reports need.
+// The properties of a pipeline stage that the plans of other stages and the reports need.
 struct StagePlan {
   // the layers of the stage; if it has several chunks, those of the first
   int64_t first_block = 0, num_blocks = 0;
@@ -178,8 +179,8 @@ struct Plan {
   std::vector<StagePlan> stages = {};
 
   bool is_pipelined() const { return !stages.empty(); }
-  // owner_of() returns the first pipeline stage that stores this weight, optimizer state or half of a split weight, or -1 if no stage
-  // does. tensor_of_stages() returns the buffer in that stage, or null.
+  // owner_of() returns the first pipeline stage that stores the weight, optimizer state or half of a split weight with this name, or -1 if
+  // no stage stores it. tensor_of_stages() returns its buffer in that stage, or null.
   int64_t owner_of(const std::string& name) const;
   const PersistentBuffer* tensor_of_stages(const std::string& name) const;
   // Returns the names of all optimizer states of the run, in a pipeline those of all stages.
@@ -216,14 +217,14 @@ struct Plan {
   int64_t num_trainable_parameters() const;
 };
 
-// Builds the plan. With offloading, values may be transferred early or stay on the device. If the plan then exceeds the memory limit, the
-// function builds the plan that needs the least memory instead, even if that does not fit either, and records this in the request of the
-// plan. Pure: it allocates no memory for the run and does not query the machine. Errors: kUsage for settings that cannot be combined; the
-// message names them. Cost: milliseconds (BERT-large: under 100).
+// Builds the plan. With offloading, unused memory is used to transfer values early or to keep them on the device. If the plan then exceeds
+// the memory limit, the function instead builds the plan that needs the least memory, even if that does not fit either, and records this in
+// the request of the plan. Pure: it allocates no memory for the run and does not query the machine. Errors: kUsage for settings that cannot
+// be combined; the message names them. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// Completes a plan: kernels, lifetimes and offsets for the buckets (batch sizes) of `request`. The order of ops and the chunks of logits
-// are those of the graphs, although build_graphs() might choose others for these buckets, so a search confirms its results with
+// Makes a plan from graphs: adds kernels, lifetimes and offsets for the buckets (batch sizes) of `request`. It keeps the order of ops and
+// the chunks of logits of the graphs. build_graphs() might choose others for these buckets, so a search confirms its results with
 // build_plan(). Requires: graphs of a request that differs from this one only in sizes of buckets and memory limits, and accumulates
 // gradients if this one does. Errors: as build_plan(). Cost: some milliseconds; to place the same graphs often, use placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);

@@ -83,10 +83,10 @@ struct UpdateOptions {
   bool offload_states = false;
   // With `offload_states`: stores the states in a file on a disk instead of host memory.
   bool states_on_disk = false;
-  // The largest number of elements that one update op processes with `offload_states`, and the largest group of rows of an embedding
-  // table's gradient if the gradient is computed some rows at a time. 2 Mi elements have 16 MiB of AdamW moments. Copying these to the
+  // The largest number of elements that one update op processes with `offload_states`. If the gradient of an embedding table is computed
+  // some rows at a time, this also limits the elements of these rows. 2 Mi elements have 16 MiB of AdamW moments. Copying these to the
   // device and back takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as many
-  // elements, captured graphs would take 3 MiB more for that model, and the peak would stay the same.
+  // elements, CUDA graphs would take 3 MiB more for that model, and the peak would stay the same.
   int64_t elements_at_once = int64_t{2} << 20;
   friend bool operator==(const UpdateOptions&, const UpdateOptions&) = default;
 };
@@ -118,7 +118,7 @@ struct GenerationSizes {
   // number of sequences generated at the same time per prompt: beams, or sampled texts
   int64_t sequences_per_prompt = 1;
   int64_t texts_per_prompt = 1;  // number of texts returned per prompt
-  // The host selects the next token from this number of largest logits per sequence. 0: the host reads all logits.
+  // The host selects the next token among this number of tokens with the largest logits, per sequence. 0: it reads all logits.
   int64_t candidates = 0;
   friend bool operator==(const GenerationSizes&, const GenerationSizes&) = default;
 };
@@ -183,8 +183,8 @@ struct RankOptions {
   // ZeRO stage 3 keeps gathered weights from the forward to the backward pass instead of gathering them twice, like PyTorch's
   // reshard_after_forward=False.
   bool keeps_gathered = false;
-  // Gradients are summed over the ranks in groups: one collective operation sums at least this number of bytes, except that the last one
-  // may sum fewer. PyTorch's DDP has the same default (bucket_cap_mb).
+  // Gradients are summed over the ranks in groups, each with one collective operation. A group has at least this number of bytes, except
+  // that the last one may have fewer. PyTorch's DDP has the same default (bucket_cap_mb).
   int64_t bucket_bytes = int64_t{25} << 20;
   // True for an axis of the mesh (data, tensor, pipeline) if the GPUs along it access each other's memory directly instead of using NCCL.
   bool maps_peers = false;
@@ -231,8 +231,8 @@ struct BatchOptions {
   friend bool operator==(const BatchOptions&, const BatchOptions&) = default;
 };
 
-// States where updates with offloaded states run: in the step itself or in the forward pass of the next step (the pass updates_at_use).
-// kWhereFaster: where the step is estimated to be shorter. kAlways: in the next forward pass whenever that is possible.
+// States where updates run whose optimizer states are offloaded: at the end of the step, or in the forward pass of the next step (the pass
+// updates_at_use). kWhereFaster: where the estimated step is shorter. kAlways: in the next forward pass whenever possible.
 enum class UpdatesAtUse : uint8_t { kWhereFaster, kAlways };
 
 // States which values are stored in host memory while the device does not need them, and when they are transferred.
@@ -289,7 +289,7 @@ struct HostMemory {
   // The peak of the whole process while it reads data files, before it allocates the arena. It is not part of total(). If it is larger
   // than the memory that the rest of the run needs, the plan adds the difference to data_bytes.
   int64_t reading_bytes = 0;
-  // number of buckets (batch sizes) for which ops have been prepared (addresses and sizes filled in)
+  // number of buckets (batch sizes) for which the executor keeps prepared calls of ops (addresses and sizes)
   int64_t bound_buckets = 0;
   // Memory that libraries used by kernels allocate while a kernel runs, and the part of it that the allocator keeps afterwards. Computed
   // by the planner.

@@ -39,8 +39,9 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// Converts positions in a program to positions counted from a cut. A program runs again and again, so its positions form a cycle. The cut
-// is where the cycle starts for the layout: the positions from the cut on come first, and those before the cut follow.
+// Converts positions in a program to positions that are counted from a position, the cut. A program runs again and again, so its positions
+// form a cycle. The cut is where the cycle starts for the layout: the positions from the cut on come first, and those before the cut
+// follow.
 class Cut {
  public:
   Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
@@ -53,9 +54,10 @@ class Cut {
   uint32_t num_positions_;
 };
 
-// Places the buffers that are live across the cut at the top of the region, as a stack that grows downwards, in the order in which they
-// are written. They do not overlap. If the value that was written last is read first, the stack grows and shrinks without gaps. Sets the
-// offsets of these buffers relative to the top, and returns the height of the stack at each position, counted from the cut.
+// Places the buffers that are live across the cut (before and after it) at the top of the region, as a stack that grows downwards, in the
+// order in which they are written. They do not overlap. If the value that was written last is read first, the stack grows and shrinks
+// without gaps. Sets the offsets of these buffers relative to the top, and returns the height of the stack at each position, counted from
+// the cut.
 std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
   std::vector<int64_t> hanging;
   if (buffers.empty()) return hanging;
@@ -71,7 +73,7 @@ std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_posi
   return hanging;
 }
 
-// Places the buffers that are not live across the cut below the stack of those that are.
+// Places all other buffers, which are live only before or only after the cut, below that stack. `hanging`: its height at each position.
 Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};

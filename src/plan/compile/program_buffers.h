@@ -39,10 +39,10 @@ class ProgramBuffers {
 };
 
 // Assigns offsets to the buffers in one memory space, counted from the start of its transient region. Positions are a cycle, because a
-// program runs again and again; the layout starts at the cut, the moment before the op at `cut_at`. Buffers that are live across the cut
-// are placed from the top of the region downwards, like a stack; all others are placed from the bottom. If one run leaves gradients for
-// the next run, the cut is after the forward pass, and the values that are saved for the backward pass are at the top. Otherwise the cut
-// is between two runs, and the values that one run leaves for the next are at the top.
+// program runs again and again; the layout starts at the cut, the moment before the op at `cut_at`. Buffers that are live before and after
+// the cut are placed from the top of the region downwards, like a stack; all others are placed from the bottom. If one run leaves gradients
+// for the next run, the cut is after the forward pass, and the values that are saved for the backward pass are at the top. Otherwise the
+// cut is between two runs, and the values that one run leaves for the next are at the top.
 //
 // A buffer that is live across the end of a run (first > last) becomes two: one for the end of the run, and one for the start of the next
 // run, which is appended to the list. The search ends at the first layout of at most `enough_bytes`. The returned layout contains the

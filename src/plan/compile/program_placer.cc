@@ -106,8 +106,8 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    "the input '{}' must be filled from the same source in all programs, but is not",
                    value.name);
     if (buffer.space == value.space) continue;
-    // The programs may disagree about the memory space of a persistent buffer only in one case: another program has declared it on the
-    // host or on a disk, and this program does not read it.
+    // Programs must agree about the memory space of a persistent buffer, with one exception: if another program stores it on the host or on
+    // a disk, this program may declare it on the device, as long as it does not read it.
     PLIMSOLL_CHECK(
         buffer.space != Space::kDevice && !is_read(graph, ValueId{i}),
         "'{}' must be in one memory space in all programs, but is in '{}' in one and in '{}' in another",
@@ -126,8 +126,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
 
 void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
-  // The ladder (list of batch sizes) of a generation program also has sizes below 16 tokens: a decode run has one token per sequence, so
-  // that unused rows would be a large share of its time.
+  // The ladder (list of batch sizes) of a generation program also has sizes below 16 tokens: a decode run has one token per sequence.
+  // Rounded up to 16 tokens, most of its rows could be unused, and they would take a large share of its time.
   program.ladder = make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16,
                                request.model.label_share, request.ranks.row_multiple());
   std::vector<int64_t> scratch_bytes;
@@ -160,9 +160,9 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.host.lower_bound_bytes = host.lower_bound_bytes;
 }
 
-// Places the saved values of each micro-batch in a slot (a part of the arena), because several micro-batches are live at the same time. Any
-// of the slots may be the one in use, so other values cannot use free bytes within a slot. The lower bound of the bytes holds for all
-// layouts: while one micro-batch runs, the saved values of the other micro-batches exist. With several chunks of layers, it holds only for
+// Places the values that each micro-batch saves for its backward pass in a slot (a part of the arena), because several micro-batches are
+// live at the same time. Any slot may be the current one, so other values cannot use free bytes within a slot. The lower bound of the bytes
+// holds for all layouts: while one micro-batch runs, the saved values of the others exist. With several chunks of layers, it holds only for
 // layouts with these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());

@@ -41,7 +41,7 @@ struct OpPlan {
   int64_t scratch_bytes = 0;          // scratch memory of the op for the largest batch
   Queue queue = Queue::kCompute;      // if not kCompute, the op runs at the same time as later ops
   uint32_t queue_end = 0;  // for other queues than kCompute: the op ends before the op at this position
-  // The op completes work of the previous run of the program, and is skipped if that work is already done.
+  // True for an op that finishes work of the previous run of the program, and that is skipped if this work is already done.
   bool is_deferred = false;
   bool uses_disk = false;   // true for a copy from or to a disk
   uint32_t kind = kNoKind;  // index of the kind of the op in OpKinds (graph/analysis/analysis.h)
@@ -145,8 +145,8 @@ struct ProgramPlan {
   // the largest number of bytes that the library of one of the kernels allocates by itself
   int64_t library_bytes = 0;
   std::vector<PassRecord> passes = {};
-  // Set if some ops are deferred to the next run of the program (OpPlan::is_deferred): the segment (forward, backward or optimizer) of the
-  // next run after which these ops must have been executed.
+  // If a run of the program leaves work to ops of its next run (OpPlan::is_deferred): the segment (forward, backward or optimizer) after
+  // which this work is pending.
   std::optional<Segment> deferred_after = {};
   // The segments that a GPU cannot capture as CUDA graphs, so that it always starts their ops one by one. These are segments with copies
   // of activations or from a disk, which host threads execute, and segments in which a library sends values to other ranks.
@@ -154,7 +154,7 @@ struct ProgramPlan {
   bool is_captured(Segment segment) const {
     return std::ranges::find(never_captured, segment) == never_captured.end();
   }
-  // Where updates run. Set if the planner has decided this, which requires offloaded optimizer states.
+  // The decision where updates run. Only set if optimizer states are offloaded and the planner has made this decision.
   std::optional<UpdatePlace> update_place = {};
 };
 
@@ -202,9 +202,10 @@ std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 // `largest` is one too.
 std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0,
                                 int64_t multiple = 1);
-// Returns a bucket with as many tokens as `largest` and fewer labels. If each token has a label with the probability `label_share`, the
-// number of labels of a batch is almost never above the returned one: the mean, seven standard deviations and 16, rounded up to 16. Fewer
-// than one of 1e11 batches have more labels; such a batch runs in the largest bucket, whose memory the plan reserves.
+// Returns a bucket with as many tokens as `largest` and room for fewer labels. If each token has a label with the probability
+// `label_share`, the number of labels of a batch almost never exceeds that of the bucket: the mean, plus seven standard deviations, plus
+// 16, rounded up to 16. Fewer than one of 1e11 batches have more labels; such a batch runs in the largest bucket, whose memory the plan
+// reserves.
 Bucket usual_bucket(const Bucket& largest, double label_share);
 // Returns the smallest bucket that has room for the tokens and the labels of a batch. Requires: the tokens fit into the largest bucket.
 const Bucket& bucket_for(const ProgramPlan& program, const BatchSize& batch);

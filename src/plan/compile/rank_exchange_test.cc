@@ -14,7 +14,7 @@ PlanRequest request_of_ranks() {
   return request;
 }
 
-// Among 4 ranks, all_reduce makes each rank send 1.5 times the size of the data, and all_gather 0.75 times.
+// Returns measurements for 4 ranks. In all_reduce each rank sends 1.5 times the bytes of the data, and in all_gather 0.75 times.
 MeasuredLinks measured_links() {
   MeasuredLinks links{.exchange = LinkExchange::kGloo, .num_ranks = 4, .date = "2026-11-27"};
   links.curves[Collective::kAllReduce] = {{.bytes = 1000, .median_ms = 0.25},
@@ -66,7 +66,7 @@ TEST(RankExchange, NamedLinksInsideAMachine) {
   EXPECT_EQ(rank_link(request_with_links(2, 1, {.between = "ib400"})).gb_per_s, kGpuPairGbPerS);
 }
 
-// A run without named links and without measurements is also assumed to use the link of the GPU model.
+// If the user names no link and there are no measurements, the link of the GPU model is assumed.
 TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   const PlanRequest request = request_with_links(4, 1, {});
   EXPECT_FALSE(rank_link(request).is_measured);
@@ -74,8 +74,9 @@ TEST(RankExchange, TheLinksOfTheCardAreAssumed) {
   EXPECT_EQ(rank_exchange_ms(request, Collective::kBroadcast, 0), 0.028);
 }
 
-// Eight network adapters of 12.5 GB/s have 100 GB/s together, which is less than copy engines reach. One adapter of 12.5 GB/s per machine
-// is slower still. Over 8 machines, all_reduce passes a tree of 3 levels up and down, and all_gather passes a ring with 7 hops.
+// The eight network adapters of a machine have 12.5 GB/s each, together 100 GB/s, which is less than the copy engines of its GPUs reach.
+// With one such adapter per machine, the rate is lower still. Over 8 machines, all_reduce passes a tree of 3 levels up and down, and
+// all_gather passes a ring with 7 hops.
 TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
   const PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib100"});
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 100);
@@ -93,8 +94,8 @@ TEST(RankExchange, TheSlowerLinkLimitsRanksOfSeveralMachines) {
   EXPECT_EQ(rank_link(request_with_links(8, 8, {.between = "ib400"})).gb_per_s, kGpuShareOfPeerLink * 50);
 }
 
-// Eight ranks of a machine form a tensor-parallel group and exchange activations inside the machine. Each rank exchanges gradients with
-// one rank of every other machine, through an adapter that it has alone or that all eight share.
+// The eight ranks of a machine form a tensor-parallel group and exchange activations inside the machine. Each rank exchanges gradients with
+// one rank of every other machine, through a network adapter of its own or one that all eight ranks share.
 TEST(RankExchange, GroupsThatDivideTheLayersStayInAMachine) {
   PlanRequest request = request_with_links(64, 8, {.inside = "nvlink4", .between = "ib400"});
   request.ranks.tensor_size = 8;
@@ -120,7 +121,7 @@ TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
 
 double waited_ms(const Plan& plan) {
   const ProgramPlan& program = plan.programs.at(kTrainProgram);
-  // All other ops take no time, so that no exchange overlaps with computation and each is waited for in full.
+  // All computing ops are given the time 0, so that exchanges cannot overlap with computation and the program waits for their full time.
   std::vector<double> op_ms(program.graph.ops().size());
   add_transfer_waits(program, plan.request, op_ms);
   double sum = 0;

@@ -7,14 +7,14 @@
 namespace plimsoll {
 namespace {
 
-// Returns the number of iterations for which an entry of a schedule (a segment and how often it runs) runs, not counting its delay. It
-// includes iterations that run nothing, because the last round has fewer micro-batches than the others.
+// Returns the number of iterations in which an entry of a schedule runs, not counting its delay. If the last round has fewer micro-batches
+// than the others, iterations in which nothing runs are counted too.
 int64_t num_units(const ScheduleEntry& entry, int64_t num_micro_batches) {
   const int64_t rounds = (num_micro_batches + entry.round - 1) / entry.round;
   return rounds * entry.round * entry.num_chunks;
 }
 
-// Computes which micro-batch and which chunk of layers an entry runs in iteration `unit`, counted from the end of its delay.
+// Sets the micro-batch and the chunk of layers that an entry of a schedule runs in iteration `unit`, counted from the end of its delay.
 void set_unit(const ScheduleEntry& entry, int64_t unit, ScheduledRun& run) {
   const int64_t per_round = entry.round * entry.num_chunks;
   run.micro_batch = unit / per_round * entry.round + unit % entry.round;
@@ -94,8 +94,8 @@ std::vector<int64_t> micro_batches_held_by_chunks(const RankOptions& ranks, int6
   if (ranks.chunks == 1) return {micro_batches_held(ranks, num_micro_batches)};
   const std::vector<ScheduleEntry> schedule = interleaved_step_schedule(ranks);
   std::vector<int64_t> most(static_cast<size_t>(ranks.chunks), 1);
-  // A step of this many micro-batches is sufficient to find the largest number of micro-batches in flight: longer steps only repeat the
-  // middle rounds, and shorter steps run fewer passes in the same order.
+  // A step with this many micro-batches is long enough to find the largest number of micro-batches whose activations are stored: longer
+  // steps only repeat the rounds in the middle, and shorter steps run fewer passes in the same order.
   const int64_t longest = std::min(num_micro_batches, (2 * ranks.chunks + 4) * ranks.pipeline_size);
   std::vector<int64_t> held(most.size(), 0);
   for (const ScheduledRun& run : all_runs(schedule, longest)) {

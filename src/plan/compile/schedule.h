@@ -30,11 +30,11 @@ struct ScheduleEntry {
   // For kPerMicroBatch: the number of iterations by which this entry runs later than the first entry for the same micro-batch. In a
   // pipeline of S stages that alternates forward and backward passes, the backward segment of stage s has the delay S - 1 - s.
   int64_t delay = 0;
-  // For kPerMicroBatch: the number of chunks of the stage, and the number of micro-batches that pass through a chunk before the next
-  // chunk runs. An iteration then runs one chunk for one micro-batch. Micro-batches are processed in rounds of `round`: in each round,
-  // every chunk runs for all micro-batches of the round before the next chunk runs. The forward segment runs the chunks in their order,
-  // the backward segment from the last one on. If the last round has fewer than `round` micro-batches, the iterations of the missing ones
-  // run nothing.
+  // For kPerMicroBatch: the number of chunks of layers of the stage, and the number of micro-batches per round. An
+  // iteration then runs one chunk for one micro-batch. In each round, a chunk runs for all micro-batches of the round
+  // before the next chunk runs. The forward segment runs the chunks in their order, the backward segment in the
+  // opposite order. If the last round has fewer than `round` micro-batches, nothing runs in the iterations of the
+  // missing ones.
   int64_t num_chunks = 1;
   int64_t round = 1;
   friend bool operator==(const ScheduleEntry&, const ScheduleEntry&) = default;
@@ -50,9 +50,9 @@ struct ScheduledRun {
   friend bool operator==(const ScheduledRun&, const ScheduledRun&) = default;
 };
 
-// Returns the segments that run in iteration i (counted from 0) of a schedule for `num_micro_batches`. In the order of the entries, each
-// entry runs for micro-batch i - delay if this micro-batch exists. With several chunks, i - delay is the index of a combination of chunk
-// and micro-batch.
+// Returns the segments that run in iteration i (counted from 0) of a schedule for `num_micro_batches`. Each entry of the schedule, in
+// their order, runs for micro-batch i - delay if that exists. With several chunks of layers, i - delay counts pairs of a chunk and a
+// micro-batch.
 std::vector<ScheduledRun> runs_of_iteration(const std::vector<ScheduleEntry>& schedule, int64_t iteration,
                                             int64_t num_micro_batches);
 // Returns all runs of a schedule: those for micro-batches, iteration by iteration, then those of entries that run once. Entries that run

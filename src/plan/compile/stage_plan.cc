@@ -216,8 +216,8 @@ class PipelineClock {
   std::map<std::tuple<int64_t, int64_t, int64_t>, Link> links_;
 };
 
-// Returns the bytes that are missing in this plan for mapping the arenas of other stages. Each GPU maps the arena of every other stage,
-// but the plan of a stage was made before the sizes of the other arenas were known.
+// Returns by how many bytes this plan underestimates the memory for mapping the arenas of other stages. Each GPU maps the arena of every
+// other stage, but the sizes of these arenas were not known when the plan of the stage was made.
 int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   int64_t missing = 0;
   for (size_t i = 0; i < stages.size(); ++i)
@@ -225,10 +225,10 @@ int64_t missing_mapping_bytes(std::span<const StagePlan> stages, size_t own) {
   return missing;
 }
 
-// Checks that no stage waits forever, for every number of micro-batches that a step of the plan may have. The order of passes of a stage
-// is periodic, so numbers of micro-batches above twice the number of stages only add repetitions and need no separate check. With several
-// chunks of layers, the period is a round of as many micro-batches as there are stages, and a stage runs up to chunks + 1 rounds of
-// forward passes before the first backward pass.
+// Checks that no stage waits forever, for every number of micro-batches that a step of the plan may have. The order of forward and backward
+// passes of a stage is periodic. Steps with more than twice as many micro-batches as stages only repeat the period more often, and are not
+// checked. With several chunks of layers, the period has as many micro-batches as there are stages, and a stage runs up to chunks + 1
+// periods of forward passes before its first backward pass.
 void check_pipeline(std::span<const StagePlan> stages, const PlanRequest& request) {
   const auto num_stages = static_cast<int64_t>(stages.size());
   const int64_t chunks = request.ranks.chunks;
@@ -253,8 +253,8 @@ std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, dou
     return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)] + (begin == 0 ? before : 0.0) +
            (end == count ? after : 0.0);
   };
-  // least[s][b] is the result for the stages from s on if stage s begins with layer b: the cost of the most expensive of these stages in
-  // the best division of the remaining layers.
+  // least[s][b]: suppose that stage s begins with layer b, and that the remaining layers are divided in the best way among the stages from
+  // s on. The value is the cost of the most expensive of these stages.
   constexpr double kImpossible = std::numeric_limits<double>::infinity();
   const auto rows = static_cast<size_t>(num_stages), columns = static_cast<size_t>(count) + 1;
   std::vector<std::vector<double>> least(rows, std::vector<double>(columns, kImpossible));

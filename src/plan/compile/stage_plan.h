@@ -11,9 +11,9 @@
 
 namespace plimsoll {
 
-// Returns the first layer of each of `num_stages` stages, or chunks of stages, such that the largest total cost of a stage is as small as
-// possible. Among divisions with the same largest cost it returns the one whose first stages have the fewest layers. `before` and
-// `after`: the costs of the ops before the first layer and after the last layer. Requires: 1 <= num_stages <= layers.size().
+// Divides layers among stages, or among chunks of stages, such that the largest cost of one of them is as small as possible, and returns
+// the first layer of each. Among equally good divisions it chooses the one whose first stages have the fewest layers. `before` and `after`:
+// the costs of the ops before the first layer and after the last layer. Requires: 1 <= num_stages <= layers.size().
 std::vector<int64_t> divide_layers_evenly(const std::vector<double>& layers, double before, double after,
                                           int64_t num_stages);
 

@@ -53,8 +53,8 @@ std::vector<StagePlan> equal_stages(int64_t count, PipelineSchedule schedule, in
   return stages;
 }
 
-// If all P stages are equal, the first one computes for M (f + b), where M is the number of micro-batches and f and b are the times of a
-// forward and a backward pass. It waits (the bubble) for (P - 1) (f + b): Narayanan et al., arXiv 2104.04473, section 2.2.
+// With P equal stages and M micro-batches, the first stage computes for the time M (f + b), where f and b are the times of a forward and a
+// backward pass. It waits (the pipeline bubble) for (P - 1) (f + b): Narayanan et al., arXiv 2104.04473, section 2.2.
 TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
   for (const PipelineSchedule schedule :
        {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {
@@ -68,7 +68,7 @@ TEST(PipelineSimulation, HasTheBubbleOfEqualStages) {
       }
     }
   }
-  // The time of a transfer is added once per stage and direction, because the first micro-batch has to wait for it.
+  // Each of the two transfers between three stages adds its time twice, because the micro-batch waits for it in both directions.
   EXPECT_DOUBLE_EQ(simulate_step(equal_stages(3, PipelineSchedule::kGpipe, 1, 0.5), 1).step_ms,
                    3 * 3 + 2 * 2 * 0.5);
 }
@@ -178,8 +178,8 @@ TEST(PipelineSchedule, HoldsAtMostOneMicroBatchPerStage) {
   EXPECT_EQ(micro_batches_held({}, 8), 1);
 }
 
-// A stage that is one position later in the pipeline stores two micro-batches fewer. Of the chunks of a stage, the first one stores the
-// most micro-batches.
+// Each stage stores the activations of two micro-batches fewer than the stage before it. Of the chunks of layers of a stage, the first one
+// stores those of the most micro-batches.
 TEST(PipelineSchedule, HoldsMicroBatchesPerChunk) {
   const auto held = [](int64_t stage, int64_t batches) {
     return micro_batches_held_by_chunks({.count = 2,

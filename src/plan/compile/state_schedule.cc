@@ -98,8 +98,8 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts a position from the program without copies of states to the program with them. `end` is the position before which a copy must
-  // have ended. If the op there is the first of the forward, backward or optimizer segment, an inserted copy may precede it.
+  // Converts the end of a copy, which is the position before which it must have ended, to the program with copies of states. If the op at
+  // this position is the first of the forward, backward or optimizer segment, a copy that is inserted before that op may precede the end.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -114,12 +114,13 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // The update that reads prefetched states is in the next run of the program, so their copies to the device may last until the end of
-      // the segment in which they start.
+      // If states are copied to the device before the run in which their update reads them, the copy may last until the end of the segment
+      // in which it starts.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // States whose copy to the host is deferred to the next run are copied in reverse order. The forward pass copies no others.
+    // If copies of states to the host are deferred to the next run, its forward pass makes them in reverse order, and makes no other
+    // copies.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -130,7 +131,8 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // Sets the ends of the copies to the host that must be complete before the copies to the device for update k start.
+  // The copies to the device for update k start only after certain copies to the host have ended. Sets the ends of these copies to the
+  // host.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -169,8 +171,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
     schedule.copies.push_back(at.out(k));
   }
   std::ranges::sort(schedule.copies, {}, &TimedTransfer::op);
-  // The layout expects the buffers in the order in which ops first use them. A buffer of deferred states is first used by the copy to
-  // the host of the value that the previous run left.
+  // The layout expects the buffers in the order in which ops first use them. If the copy of a state to the host is deferred, the first op
+  // of a run that uses the state's buffer is this copy, which reads the value that the previous run left.
   const auto add_states = [&](size_t k) {
     for (const int64_t bytes : updates_[k].state_bytes) {
       schedule.buffers.push_back(
@@ -188,7 +190,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // The layout does not depend on the order of gradients that are deferred to the next run, so they may be anywhere in the list.
+    // Gradients that are deferred to the next run (first > last) may be anywhere in the list, because the layout does not depend on their
+    // order.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

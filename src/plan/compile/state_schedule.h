@@ -29,8 +29,8 @@ class StateSchedules {
   // `graph` is the program to which the pass offload_states would be applied. Errors: kUsage if no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // Returns the times, copies and buffers of the program with this transfer schedule. Requires: the schedule has one entry per element of
-  // updates(), and defers copies to the next run only if nothing else is copied during the forward pass.
+  // Predicts the times, copies and buffers of the program with this transfer schedule. Requires: the schedule has one entry per element of
+  // updates(). If it defers copies to the next run, nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
   // The program without copies of states: its updates, and the segment (forward, backward, optimizer), time and live bytes of each op.
@@ -50,33 +50,34 @@ class StateSchedules {
   std::vector<double> op_ms_;
   std::vector<TimedTransfer> copies_;
   std::vector<TransientBuffer> buffers_;
-  std::vector<uint32_t> held_until_;  // for each buffer, the latest end of the copies that use it
+  std::vector<uint32_t> held_until_;  // for each buffer, the last position at which a copy that uses it ends
 };
 
 // Computes how much GPU memory a training step leaves unused (the headroom), into which optimizer states can be transferred from the host
 // early.
 
-// The decision where updates run, and the headroom: the memory that the ops then leave unused for optimizer states.
+// The decision where updates run, and the headroom: the memory that the ops of the program then leave unused, into which optimizer states
+// fit.
 struct UpdateOrder {
   UpdatePlace place = {};
   MemoryHeadroom room = {};
 };
 
-// Decides where updates run, in their own segment or in the next step's forward pass, and how early their states may
-// be transferred to the device. The headroom consists of the live bytes at each op of `graph`, which is the program
-// before the passes updates_at_use and offload_states, the time of each op, and the largest number of bytes that may
-// be live. That limit is the peak of the plan in which states are transferred as late as possible, plus a twentieth,
-// minus the bytes that the layout cannot use. The function considers both decisions and returns the one with the shorter estimated step.
-// Returns nothing if no update transfers states. Cost: several layouts of the program.
+// Decides where updates run, in their own segment or in the next step's forward pass, and how early their states may be transferred to the
+// device. The returned headroom consists of the live bytes and the time of each op of `graph`, which is the program before the passes
+// updates_at_use and offload_states, and of the largest number of bytes that may be live. That limit is the peak of the plan in which
+// states are transferred as late as possible, plus a twentieth, minus the bytes that the layout cannot use. The function considers both
+// decisions and returns the one with the shorter estimated step. Returns nothing if no update transfers states. Cost: several layouts of
+// the program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
 // Computes how much device memory a training step leaves unused (the headroom), in which activations can stay that --offload_activations
 // would otherwise transfer to the host.
 
-// Starts from the plan that needs the least memory: it transfers every activation that can be transferred, and returns each as late as
-// possible. Below the peak of that plan there is unused memory in which some activations can stay on the device, or be transferred
-// earlier and over a longer time, without a larger arena. Returns as much of this headroom as the layout can really use. Returns an empty
-// headroom if the layout can use none or the step is not estimated to become shorter. The total memory may grow only by CUDA graphs on a
+// Starts from the plan that needs the least memory: it transfers every activation to the host that can be transferred, and transfers it
+// back as late as possible. Below the peak of that plan there is unused memory. With it, some activations can stay on the device, or be
+// transferred back earlier, without a larger arena. Returns as much of this headroom as the layout can really use. Returns an empty
+// headroom if the layout can use none or the step is not estimated to become shorter. Only CUDA graphs may increase the total memory of a
 // GPU, because segments without transfers of activations can be captured. `graph` is the program to which the pass offload_activations
 // would be applied. Cost: several layouts of the program.
 ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request);

@@ -32,8 +32,8 @@ std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
   return list;
 }
 
-// Splits buffers into two lists in the orders that the layout uses: those that are live within one run of the program, and those that are
-// live across two runs, sorted by the positions at which they are written.
+// Divides buffers into two lists, as the layout does: those that are live within one run of the program, in their order, and those that are
+// live from one run to the next, sorted by the positions at which they are written.
 std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
   std::pair<std::vector<Life>, std::vector<Life>> parts;
   for (const Life& life : list)
@@ -79,7 +79,7 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
   return transfers;
 }
 
-// Records which features occurred in the tested schedules, so that the test can check that it covers them all.
+// Counts the schedules with deferred, prefetched, or late updates, so that the test can check that each of these cases occurs.
 struct Seen {
   size_t deferred = 0;
   size_t prefetched = 0;

@@ -30,13 +30,13 @@ bool uses_disk(const Graph& graph, uint32_t position) {
 // Returns the collective operation of an op on the communication queue.
 Collective collective_of(const Op& op) {
   if (op.def == &send_op() || op.def == &receive_op()) return Collective::kBroadcast;
-  // An exchange of heads for tokens sends as many bytes as an all_gather with the same result, and adds nothing up either.
+  // The exchange of attention heads for tokens sends as many bytes as an all_gather with the same result, and like it computes no sums.
   if (op.def == &all_gather_op() || op.def == &gather_rows_op() || op.def == &exchange_heads_op())
     return Collective::kAllGather;
   return op.def == &reduce_scatter_op() ? Collective::kReduceScatter : Collective::kAllReduce;
 }
 
-// Returns the time that a transfer takes once its queue is free. `is_alone`: at that time no copy runs in the opposite direction.
+// Returns how long a transfer takes from the time at which its queue is free. `is_alone`: no copy then runs in the opposite direction.
 double transfer_ms(const TimedTransfer& transfer, const PlanRequest& request, bool is_alone) {
   if (transfer.queue == Queue::kCommunication)
     return rank_exchange_ms(request, transfer.collective, transfer.bytes, transfer.axis);

@@ -14,7 +14,8 @@ namespace {
 
 // Early transfers of states may raise the peak of the transient bytes by a twentieth. Otherwise the first layers of the backward pass
 // would have no unused memory for states, and would wait for the copies of each of their updates. For BERT-large (4 sequences of 512
-// tokens, fp32, H200), these waits are 13 of the 122 ms of a step, and both directions of the link are idle for two thirds of that time.
+// tokens, fp32, H200), these waits are 13 of the 122 ms of a step, and both directions of the link are idle for two thirds of that
+// time.
 constexpr int64_t kShareForSpeed = 20;
 // Shares of the unused memory below the peak that are not used for early transfers, in the order in which they are tried. Usually the
 // layout can use either nearly all of that memory or only a much smaller part.
@@ -58,8 +59,8 @@ struct Offer {
 
 class Offers {
  public:
-  // The schedules may use at most `most_bytes` of transient memory on the device. If it is 0, the limit is the transient memory of the plan
-  // with the latest transfers, plus the share by which early transfers may raise it.
+  // The schedules of transfers may use at most `most_bytes` of transient memory on the device. If `most_bytes` is 0, the limit is the
+  // transient memory of the plan with the latest transfers, plus the increase that early transfers are allowed.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;
@@ -88,7 +89,8 @@ class Offers {
     return timed({.transfers = {.transfers = late_transfers(schedules_.updates(), room_.is_disk)}});
   }
 
-  // Returns one candidate for each share of the available memory, the largest share first.
+  // States whether the updates may be deferred to the next run. of() returns one candidate for each share of the unused memory, largest
+  // first.
   enum class Defers : uint8_t { kNo, kYes };
   std::vector<Offer> of(Defers may_defer) const {
     const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);
@@ -104,7 +106,7 @@ class Offers {
     return offers;
   }
 
-  // Returns the first candidate whose schedule has a layout that fits into the memory, or an empty candidate.
+  // Returns the first candidate for whose transfer schedule a layout is found that fits into the memory, or an empty candidate.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
@@ -112,8 +114,8 @@ class Offers {
     return {};
   }
 
-  // Tries schedules that run the updates of a step in the forward pass of the next step, just before the weights are read. Returns the
-  // first candidate that fits into the memory limit and takes less time than `most_ms`, or an empty one.
+  // Tries schedules in which the updates of a step run in the forward pass of the next step, just before their weights are read. Returns
+  // the first schedule that fits into the memory limit and is faster than `most_ms`, or an empty candidate.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};
@@ -168,9 +170,9 @@ bool is_faster(const Offer& a, const Offer& b) {
 // Returns the fastest schedule in which updates stay in the optimizer segment.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // Updates are deferred to the next run only if may_defer() permits it. It forbids this in three cases: activations are offloaded and use
-  // the link in the forward pass, the forward pass runs several times per step, so that transfers of states take only a small part of its
-  // time, or buffers must not share addresses, so that a deferred buffer cannot have two separate lifetimes.
+  // may_defer() returns false in three cases, in which updates cannot be deferred to the next run: activations are offloaded and use the
+  // link in the forward pass; the forward pass runs several times per step, so that transfers of states take only a small part of its time;
+  // or buffers must not share addresses, while a deferred buffer needs two separate lifetimes.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;
@@ -178,10 +180,10 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   return is_faster(deferred, best) ? deferred : best;
 }
 
-// Updates in the next step's forward pass are chosen only if the step is estimated to be shorter by at least this share. This makes up
-// for errors of the estimates. On an H200, steps with such updates take 6 % longer than estimated: 124.2 ms instead of 117.2 ms for
-// BERT-large with 4 sequences of 512 tokens in fp32, and 115.8 instead of 109.0 ms with 32 sequences in bf16. With updates in the
-// optimizer segment the same steps took 145.4 instead of 140.2 ms, and 110.6 instead of 112.1 ms.
+// Updates run in the next step's forward pass only if this is estimated to shorten the step by at least this fraction, because the
+// estimates have errors. On an H200, steps with such updates take 6 % longer than estimated: 124.2 ms instead of 117.2 ms for BERT-large
+// with 4 sequences of 512 tokens in fp32, and 115.8 instead of 109.0 ms with 32 sequences in bf16. With updates in the optimizer segment
+// the same steps took 145.4 instead of 140.2 ms, and 110.6 instead of 112.1 ms.
 constexpr double kLeastGain = 0.06;
 
 // Returns the schedule for updates in the next step's forward pass, or an empty one if none is fast enough.

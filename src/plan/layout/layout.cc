@@ -12,11 +12,11 @@
 namespace plimsoll {
 namespace {
 
-// Limits the number of pairs of buffers that the search may examine while it improves orders of placement; examining this number takes
-// about 2 ms. One placement of n buffers examines up to n^2 pairs.
+// Limits the work of the search while it improves an order in which buffers are placed: the number of pairs of buffers that it examines,
+// which takes about 2 ms. One placement of n buffers examines up to n^2 pairs.
 constexpr int64_t kPairsOfMending = 20'000'000;
-// The largest number of improvements of an order of placement. An order becomes good within about ten improvements or never, as measured
-// on 300 random programs and 400 difficult plans.
+// The largest number of changes to an order in which buffers are placed. With about ten changes an order leads to a good layout, or never
+// does: this was measured on 300 random programs and 400 difficult plans.
 constexpr int64_t kRoundsOfMending = 40;
 
 std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t alignment) {
@@ -101,14 +101,14 @@ class OffsetSearch {
     Placement placement = {};
   };
 
-  // Returns the largest number of bytes that are taken at the top of the region while the buffer is live. Because these bytes first fall
-  // and then rise over time, the largest number is at the first or the last position of the buffer.
+  // Returns the largest number of bytes at the top of the region that other buffers occupy while this buffer is live. The number of these
+  // bytes first falls and then rises over time, so it is largest at the first or the last position of the buffer.
   int64_t hanging_over(const LiveBuffer& buffer) const {
     return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
   }
 
-  // Places all buffers in the order. Returns true if the best result is good enough to stop. If the order will not be improved further,
-  // the placement stops as soon as it cannot become the best one.
+  // Places all buffers in the given order. Returns true if the best result so far is good enough to stop. If this order will not be
+  // improved further, stops as soon as its result cannot become the best one.
   bool fill_for(Try& each, int64_t rounds_left) {
     if (rounds_left > 0) {
       each.placement = *filled(each.order, kAny);
@@ -118,7 +118,7 @@ class OffsetSearch {
     return placement && keep_if_better(*placement);
   }
 
-  // Upper bound for the size of the last placement; larger results cannot become the best one.
+  // Returns the largest size with which the last placement would still be better than the best result so far.
   int64_t most_useful_bytes() const {
     if (best_.bytes == kAny) return kAny;
     const int64_t better = best_.bytes - 1;
@@ -127,13 +127,14 @@ class OffsetSearch {
 
   int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
 
-  // Places the buffers below the bytes that are taken at the top of the region. If there are such bytes, it tries both directions, from
-  // the bottom upwards and from the taken bytes downwards, and uses the better result. Returns nothing if the result exceeds
+  // Places the buffers below those that occupy the top of the region. If there are such, it tries two directions: from the bottom
+  // of the region upwards, and from the buffers at the top downwards. Returns the better result, or nothing if it exceeds
   // `most_bytes`.
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
     std::optional<Placement> down = filled_from_top(order, most_bytes);
-    // With bytes taken at the top, placing upwards is rarely better, so it stops as soon as it is worse than placing downwards.
+    // If buffers occupy the top, placing upwards is rarely better, so it stops as soon as its result is worse than that of placing
+    // downwards.
     std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
     return up ? up : down;
   }

@@ -22,12 +22,12 @@ struct Layout {
   int64_t lower_bound_bytes = 0;  // largest sum of live bytes at one position, below which no layout can be
 };
 
-// Assigns offsets so that buffers which are live at the same time never overlap. Sizes are rounded up to `alignment`. The function fills
-// a skyline (skyline.h) in several orders of buffers. If no order comes within 0.1 % of the lower bound, it improves the orders by moving
-// buffers forward that were placed too high. It returns the smallest result, and stops as soon as a result is close enough to the lower
-// bound, so that most cases take only one placement. Deterministic: it counts its attempts and reads no clock. Cost: O(n^2) per
-// placement: about 0.13 ms for the 1210 buffers of BERT-large. If no order comes close to the lower bound, the search takes at most 20
-// times as long. Requires: alignment is a power of two, sizes are not negative, first <= last.
+// Assigns offsets so that buffers which are live at the same time never overlap. Sizes are rounded up to `alignment`. The function places
+// the buffers on a skyline (skyline.h) in several orders. If no result is within 0.1 % of the lower bound, it improves the orders: buffers
+// that were placed too high move to the front. It returns the smallest result, and stops as soon as a result is close enough to the lower
+// bound, so that most cases take only one placement. Deterministic: it counts its attempts and reads no clock. Cost: O(n^2) per placement:
+// about 0.13 ms for the 1210 buffers of BERT-large. If no order comes close to the lower bound, the search takes at most 20 times as long.
+// Requires: alignment is a power of two, sizes are not negative, first <= last.
 //
 // `hanging` contains, for each position, the bytes that other buffers occupy at the top of the result; empty means none. The lower bound
 // includes these bytes. Requires: `hanging` covers every position of the buffers; its values first fall and then rise, in multiples of the

@@ -43,8 +43,8 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   EXPECT_EQ(layout.bytes, 128);
 }
 
-// Other buffers take bytes at the top at the first and at the last position, so the buffer that is live at all positions has to be placed
-// lowest.
+// Other buffers occupy the top of the region at the first and at the last position, so the buffer that is live at all positions must be
+// placed at the bottom.
 TEST(Layout, LeavesSpaceForBuffersAtTheTop) {
   const std::vector<LiveBuffer> buffers{{64, 1, 2}, {64, 0, 3}, {128, 1, 1}};
   const std::array<int64_t, 4> hanging{192, 0, 64, 64};

@@ -35,8 +35,8 @@ class Skyline {
     }
   }
 
-  // Removes the lowest part of the skyline, for a following put() or raise(). Of several equally low parts, it takes the one with the
-  // earliest positions.
+  // Removes the lowest part of the skyline and returns it. put() or raise() must be called with it next. Of several equally low parts,
+  // takes the one with the earliest positions.
   Stretch take_lowest() {
     if (!beside_.empty()) {
       const Stretch stretch = stretches_[beside_.back()];
@@ -51,8 +51,8 @@ class Skyline {
     }
   }
 
-  // Puts a buffer on the part of the skyline that was taken, which contains all positions of the buffer. What remains to the left and to
-  // the right of the buffer is then the lowest of all; the left remainder is taken first.
+  // Puts a buffer on `below`, the part of the skyline that take_lowest() returned, which contains all positions of the buffer. The
+  // remainders of that part to the left and to the right of the buffer are then the lowest parts; take_lowest() returns the left one first.
   void put(const Stretch& below, const LiveBuffer& buffer) {
     if (buffer.bytes == 0) {
       beside_.push_back(below.first);
@@ -69,7 +69,7 @@ class Skyline {
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
-  // Raises a valley of the skyline, into which no buffer fits, to the lower one of its two sides. Returns the difference in height.
+  // Raises a valley of the skyline, into which no buffer fits, to the height of the lower one of its two sides. Returns this height.
   int64_t raise(const Stretch& valley) {
     int64_t height = std::numeric_limits<int64_t>::max();
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
@@ -103,7 +103,7 @@ class Skyline {
     first_of_end_[stretch.last] = stretch.first;
   }
 
-  // Adds a part to the skyline, and merges it with adjacent parts of the same height, so that each valley is a single part.
+  // Adds a part to the skyline and merges it with neighbouring parts of the same height, so that each valley remains a single part.
   void add(Stretch stretch) {
     if (size_t{stretch.last} + 1 < stretches_.size()) {
       Stretch& right = stretches_[stretch.last + 1];
@@ -116,7 +116,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The merged part begins where the left part begins, so the entry of the left part in the heap stays valid for it.
+        // The merged part begins at the position of the left part, so the entry of the left part in the heap is also correct for it.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -129,18 +129,19 @@ class Skyline {
   }
 
   std::vector<Stretch>
-      // parts by first position; where no part begins, the entry's `first` differs from its index
+      // the parts of the skyline by their first positions; an element at which no part begins has another `first` than its index
       stretches_;
   std::vector<uint32_t> first_of_end_;  // for each position, the start of the part that ends there
   std::vector<Entry> heap_;
   std::vector<uint32_t>
-      // remainders next to the last buffer, which are not in the heap; the last element is the lowest of all
+      // parts to the left and to the right of the buffer that was placed last; they are not in the heap, and the last element is the lowest
+      // part
       beside_;
 };
 
-// The buffers that are not placed yet, sorted by their first positions, so that buffers whose lifetimes begin inside a part of the
-// skyline are adjacent. Each node of a binary tree over these buffers stores the smallest rank (position in the order of placement) and
-// the smallest last position of the buffers in its subtree. A search skips a subtree if none of its buffers ends inside the given
+// The buffers that are not placed yet, sorted by their first positions, so that buffers which begin inside one part of the skyline are
+// adjacent. A node of a binary tree over these buffers stores two minima over the buffers in its subtree: their smallest rank (position in
+// the order of placement) and their smallest last position. A search skips a subtree if none of its buffers ends inside the given
 // positions, or if none precedes the best buffer found so far.
 class Waiting {
  public:
@@ -179,7 +180,7 @@ class Waiting {
   }
 
  private:
-  // largest number of buffers that are searched one by one instead of in the tree
+  // If at most this number of buffers begin inside the given positions, they are examined one by one, without the tree.
   static constexpr size_t kFew = 16;
 
   struct Part {
@@ -220,10 +221,10 @@ class Waiting {
   std::vector<Part> parts_;
 };
 
-// Computes lower bounds for the end of the highest buffer at a position: the sum of the bytes of all buffers that are live there, plus
-// the bytes that were lost below them by raising valleys. Putting a buffer on the skyline does not change the bound. Only one position of
-// eight is checked: most bytes belong to buffers that live longer than eight positions, and checking all positions would cost as much
-// time as the bound saves.
+// Computes lower bounds for the height up to which buffers will reach at a position: the bytes of all buffers that are live there, plus the
+// bytes below them that were lost when valleys were raised. Putting a buffer on the skyline does not change a bound. Only one position of
+// eight is checked: most bytes belong to buffers that live longer than eight positions, and checking all positions would take as much time
+// as the bounds save.
 class LeastEnds {
  public:
   LeastEnds(int64_t most_bytes, std::span<const LiveBuffer> buffers, uint32_t last,
@@ -240,7 +241,8 @@ class LeastEnds {
     }
   }
 
-  // Raises a valley to a height. Returns true if all buffers at these positions that are not placed yet can still end below their limits.
+  // Records that a valley is raised to a height. Returns true if the buffers that still must be placed there can all end below their
+  // limits.
   bool raise(const Stretch& valley, int64_t height) {
     bool is_in_time = true;
     for (size_t i = next_watched(valley.first); i * kStep <= valley.last; ++i) {
@@ -256,12 +258,12 @@ class LeastEnds {
   // Returns the first checked position that is not before this one.
   static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
 
-  std::vector<int64_t> ends_;  // lower bounds of the ends of buffers at the checked positions
-  std::vector<int64_t> most_;  // largest allowed ends at these positions
+  std::vector<int64_t> ends_;  // lower bounds of the heights that buffers reach at the checked positions
+  std::vector<int64_t> most_;  // largest allowed heights at these positions
 };
 
-// Places every buffer. Stops without a result as soon as is_raised(valley, new height) returns that a raised valley makes the attempt
-// useless.
+// Places every buffer. After it raises a valley, it calls is_raised(valley, new height). If that returns false, the attempt is useless, and
+// the function returns nothing.
 template <typename IsRaised>
 std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                               std::span<const int64_t> floor, uint32_t last, const IsRaised& is_raised) {

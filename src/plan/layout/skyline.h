@@ -1,11 +1,11 @@
 // Computes one layout by placing buffers from the bottom; the search for offsets calls it many times. Pure;
 // thread-safe.
 //
-// Seen as a picture, a buffer is a rectangle: as wide as the positions at which it is live, and as high as
-// its bytes. The skyline is the height reached so far at each position. The lowest valley of the skyline is
-// always filled next, by the first buffer of the given order that is live only inside the valley. If there
-// is none, the valley is raised to the lower of its sides, and its bytes are lost. Few bytes are lost, because the lifetimes of forward and
-// backward passes are nested: on top of a wide rectangle, the rectangles that are nested in its lifetime again find a complete valley.
+// Seen as a picture, a buffer is a rectangle: as wide as the positions at which it is live, and as high as its bytes. The skyline is the
+// height at each position that the buffers placed so far reach. The next buffer is always placed in the lowest valley of the skyline: it is
+// the first one in the given order that is live only inside the valley. If there is none, the valley is raised to the lower of its sides,
+// and its bytes are lost. Few bytes are lost, because the lifetimes of forward and backward passes are nested: on top of a wide rectangle
+// there is a valley again for the rectangles whose lifetimes are nested in its own.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct Placement {
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
 
-// Places the buffers as fill_skyline() does, with a limit: at each of its positions, a buffer has to end below
-// `most_bytes` minus the bytes of `hanging` there (0 after the end of `hanging`). Returns nothing as soon as it is
-// certain that some buffer exceeds the limit, which may be long before that buffer is placed. The check is not
-// complete: a result may contain a buffer above the limit. Cost: less than fill_skyline() if it returns nothing.
+// Places the buffers as fill_skyline() does, with a limit: at each position where a buffer is live, it has to end below `most_bytes` minus
+// the value of `hanging` there (0 after the end of `hanging`). Returns nothing as soon as it is certain that some buffer will exceed the
+// limit, which may be long before that buffer is placed. The check is not complete: in a result, a buffer may exceed the limit. Cost: less
+// than fill_skyline() if it returns nothing.
 std::optional<Placement> fill_skyline_within(int64_t most_bytes, std::span<const LiveBuffer> buffers,
                                              std::span<const uint32_t> order,
                                              std::span<const int64_t> floor = {},

@@ -6,12 +6,12 @@
 namespace plimsoll {
 namespace {
 
-// Number of ops per layer, forward and backward, before ops are fused. kOpsPerAdaptedLayer: for layers with an adapter on each linear
-// module. About half of the ops remain after fusion.
+// The number of ops per layer in the forward and backward pass, before ops are fused, which leaves about half of them. kOpsPerAdaptedLayer
+// is for layers in which each linear module has an adapter.
 constexpr int64_t kOpsPerLayer = 60;
 constexpr int64_t kOpsPerAdaptedLayer = 140;
-// Host memory for the calls that an executor prepares for one bucket (batch size), per op before fusion. Measured: 1300 to 1500 bytes per
-// op that remains after fusion, which is about half of the ops.
+// Host memory per op (before fusion) for the calls that an executor prepares for one bucket (batch size). Measured: 1300 to 1500 bytes per
+// op after fusion, which leaves about half of the ops.
 constexpr int64_t kBytesPerBoundOp = 896;
 
 // Returns the host memory that quantization needs at once: the largest matrix in fp32, and its codes.

@@ -64,9 +64,9 @@ bool offloads_states(const Arguments& arguments, const OptimizerConfig& optimize
 }
 
 // An update of offloaded states needs about 20 bytes of device memory per element, and twice that while the states of another update are
-// transferred. With a smaller workspace for matrix products, such updates would determine the peak, so their size is reduced in
-// proportion to the workspace. For BERT-large with one sequence of 512 tokens in bf16 and every setting that saves memory, the plan needs
-// 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
+// transferred. If the user makes the workspace of matrix products smaller, such updates would determine the peak, so they process fewer
+// elements at a time, in proportion to the workspace. For BERT-large with one sequence of 512 tokens in bf16 and every setting that saves
+// memory, the plan needs 1327, 1310, 1302 and 1298 MiB with workspaces of 32, 16, 8 and 4 MiB.
 constexpr int64_t kWorkspacePerElementAtOnce = 16;
 constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
@@ -118,7 +118,8 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
 RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
   if (facts.recompute) return *facts.recompute;
   if (!facts.passes.is_on("recompute")) return {};
-  // `auto` and `selective` are not names of a recomputation policy. Until their search has been made, the policy is kCheap.
+  // The values `auto` and `selective` of --recompute do not name a policy but require a search. Until it has been made, the policy is
+  // kCheap.
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 

@@ -21,8 +21,8 @@ namespace plimsoll {
 // batch has at most as many tokens as the largest batch that was found in the data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
-// Thresholds for sizes that no argument sets: the elements that one update op processes, and the bytes of a value that is worth
-// offloading. Tests with small models use smaller ones.
+// Sizes that no argument sets: the number of elements that one update op processes, and the bytes from which on a value is offloaded. Tests
+// with small models use smaller ones.
 struct SizeThresholds {
   int64_t elements_at_once = UpdateOptions().elements_at_once;
   int64_t least_offloaded_bytes = OffloadOptions().least_bytes;
@@ -70,7 +70,7 @@ struct RunFacts {
   HostFacts host = {};
   Calibrations calibrations = {};
   TuningTable tuning = {};
-  // The choice of recomputed values that --recompute selective or --recompute_budget requires a search for; empty before the search.
+  // With --recompute selective or --recompute_budget, a search chooses the recomputed values. This is its result; empty before the search.
   std::optional<RecomputeChoice> recompute = {};
   SizeThresholds thresholds = {};
   RankFacts ranks = {};

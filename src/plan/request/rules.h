@@ -43,7 +43,7 @@ struct AdapterFacts {
 std::optional<LoraConfig> lora_of(const Arguments& arguments, const ModelConfig& config,
                                   const AdapterFacts& adapter);
 
-// The host memory that the process uses outside the arena, as far as it does not follow from the arguments.
+// The parts of the host memory outside the arena that do not follow from the arguments alone.
 struct HostFacts {
   int64_t process_bytes = 0;
   int64_t data_bytes = 0;     // data in memory, without the batches that the loader prepares in advance

@@ -22,7 +22,7 @@ void check_divisible(int64_t size, int64_t ranks, std::string_view what, std::st
   throw_error(ErrorCode::kUsage, "{} {}: {}; {}, or leave {} out", setting, ranks, reason, remedy, setting);
 }
 
-// The numbers of a quantization block have one scale, so each process needs whole blocks of a matrix in 4 bits.
+// The numbers of a block of a 4-bit matrix share one scale, so each process needs whole blocks of the matrix.
 void check_blocks_of_4_bits(const PlanRequest& request) {
   const int64_t ranks = request.ranks.tensor_size;
   const LoraConfig& lora = *request.model.lora;

@@ -17,9 +17,10 @@ namespace plimsoll {
 namespace {
 
 constexpr int kRoundsOfRefining = 8;
-// Number of bisection steps for the limit of live bytes. Nine steps determine it to 1/512 of the bytes that recomputation can free.
+// Number of bisection steps for the limit of live bytes. Nine steps determine the limit with an error of 1/512 of the bytes that
+// recomputation can save.
 constexpr int kHalvings = 9;
-// The search ends if at most this share of the budget is unused.
+// The search ends when at most this fraction of the budget remains unused.
 constexpr double kNearEnough = 0.002;
 
 double mib(int64_t bytes) {
@@ -44,7 +45,7 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    // Skips values that the previous run of the program left (deferred values); counts only those that an op of this run computes.
+    // Counts only values that an op of this run of the program computes, and skips values that the previous run left (deferred values).
     const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =
@@ -73,7 +74,7 @@ class BudgetSearch {
   BudgetChoice fastest_within(int64_t budget) {
     result_.budget_bytes = budget;
     for (const RecomputeOutcome& outcome : result_.policies) consider(outcome);
-    // Recomputing nothing is the fastest choice if it fits.
+    // If the plan that recomputes nothing fits, no search is needed, because it is the fastest.
     if (result_.policies.front().total_bytes > result_.budget_bytes) {
       prepare_blocks();
       search_blocks();
@@ -137,8 +138,9 @@ class BudgetSearch {
     bytes_beside_ = none_plan_->total_bytes() - none_plan_->programs.at(kTrainProgram).transient_bytes;
   }
 
-  // Finds the fastest choice under a limit of live bytes, makes a plan of it, and corrects the limit by the difference between the planned
-  // bytes and the budget. If a plan turns out too large, its limit is an upper bound for the following limits.
+  // Looks for the fastest set of recomputed values that fits into the budget: the solver finds it for a limit of live bytes, a plan is made
+  // with it, and the limit is corrected by the difference between the bytes of the plan and the budget. The limit of a plan that is too
+  // large bounds the following limits.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
@@ -154,14 +156,16 @@ class BudgetSearch {
       if (left < 0) too_much = std::min(too_much.value_or(limit), limit);
       if (left >= 0 && static_cast<double>(left) < kNearEnough * static_cast<double>(result_.budget_bytes))
         return;
-      // The next limit is the solver's estimate for this solution plus the bytes of the budget that its plan did not use.
+      // The next limit is the peak that the solver estimates for this solution, plus the bytes of the budget that the plan of the solution
+      // leaves.
       const int64_t next = std::max(solution->peak_bytes + left, left < 0 ? int64_t{0} : limit + left / 2);
       limit = too_much ? std::min(next, (*too_much + (left < 0 ? next : limit)) / 2) : next;
     }
   }
 
-  // Finds the smallest choice with a time of recomputation, makes a plan of it, and corrects this time by the difference between the
-  // planned and the allowed step time. Then bisects between a time that was short enough and one that was too long.
+  // Looks for the set of recomputed values with the fewest bytes whose step is short enough: the solver finds it for a time of
+  // recomputation, a plan is made with it, and the time is corrected by the difference between the planned and the allowed step. Then
+  // bisects between a time that led to a short enough step and one that did not.
   void search_time(double most_ms) {
     if (menu_.options.empty()) return;
     double again_ms = most_ms - none().step_ms;
@@ -185,8 +189,9 @@ class BudgetSearch {
     }
   }
 
-  // Returns the fastest solution under the smallest limit of live bytes that can be met by recomputing for at most this time. Limits
-  // below the live bytes with full recomputation are not tried, because the peak is then at an op that recomputation does not affect.
+  // Returns the solution with the smallest limit of live bytes that can be met by recomputing for at most the time `again_ms`, and the
+  // fastest one for this limit. Limits below the live bytes with full recomputation are not tried, because the peak is then at an op whose
+  // memory recomputation does not change.
   std::optional<RecomputeSolution> smallest_solution(double again_ms) const {
     std::optional<RecomputeSolution> best;
     const auto try_limit = [&](int64_t limit) {

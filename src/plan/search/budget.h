@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// A choice of recomputed values, with the memory and time of its plan.
+// A set of recomputed values, or a policy that selects them, with the memory and the time of its plan.
 struct RecomputeOutcome {
   std::string name = {};  // name of the policy, or "chosen" if values were chosen one by one
   RecomputeChoice choice = {};
@@ -30,23 +30,23 @@ struct BudgetChoice {
   int num_plans = 0;  // number of plans of the whole model that the search made
 };
 
-// Returns the choice with the shortest estimated step among those whose plan needs at most `budget_bytes` in total. The step is never
-// longer than with a fixed policy that fits. For blocks of one kind, the options are the Pareto-optimal sets of values to keep
-// (recompute_options.h). Dynamic programming selects one option per block. The planner then computes the real bytes of the result, and
-// dynamic programming runs again with a limit that is corrected by the difference, until the budget is used up. Requires: request.train.
-// Errors: kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the sequences. Cost: under
-// a second for BERT-large.
+// Chooses the values to recompute with which the plan needs at most `budget_bytes` in total and the estimated step is the shortest. It is
+// never longer than with a fixed policy that fits. All blocks of one kind have the same options, which are the Pareto-optimal sets of
+// values to keep (recompute_options.h), and dynamic programming selects one option per block. The planner then computes the real bytes of
+// the result, and dynamic programming runs again with a limit that is corrected by the difference, until the budget is used up. Requires:
+// request.train. Errors: kWillNotFit with the smallest total found if nothing fits; `labels` name the argument that shortens the sequences.
+// Cost: under a second for BERT-large.
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes,
                               const PlanLabels& labels = {});
 
 // --recompute selective may make a step longer than RecomputePolicy::kCheap does, by this share of the estimated step time.
 inline constexpr double kSelectiveShareOfStep = 0.03;
 
-// Returns the choice whose plan needs the fewest bytes among those whose estimated step is at most (1 + kSelectiveShareOfStep) times as
-// long as with RecomputePolicy::kCheap. Of choices with equal bytes it returns the fastest, so that nothing is recomputed that frees no
-// memory. It uses the same options and dynamic programming as choose_recompute(), and finds by bisection the limit of live bytes for
-// which recomputation takes the allowed time. The result never needs more bytes than kCheap. BudgetChoice::budget_bytes is unlimited in
-// this case. Requires: request.train. Cost: as choose_recompute().
+// Chooses the values to recompute with which the plan needs the fewest bytes, while the estimated step is at most (1 +
+// kSelectiveShareOfStep) times as long as with RecomputePolicy::kCheap. Of sets with equal bytes it returns the fastest, so that nothing is
+// recomputed without freeing memory. It uses the same options and dynamic programming as choose_recompute(), and finds by bisection the
+// limit of live bytes for which recomputation takes the allowed time. The result never needs more bytes than kCheap.
+// BudgetChoice::budget_bytes is unlimited in this case. Requires: request.train. Cost: as choose_recompute().
 BudgetChoice choose_selective(const PlanRequest& request);
 
 // Returns the choice that the arguments of the run ask for. Requires: recompute_chosen(run) is not kByPolicy; `request` is that of the

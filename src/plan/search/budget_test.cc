@@ -161,8 +161,8 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
   }
 }
 
-// The search measures a layer in the middle of the model. With only four layers, the last layer, which differs from it, takes a large
-// share of the time, so the search must correct its estimate.
+// The search estimates times from a layer in the middle of the model. Of only four layers, the last one, which differs from the others,
+// takes a large share of the time, so the search must correct its estimate by the time of the plan.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
   request.model.config.num_hidden_layers = 4;

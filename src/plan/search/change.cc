@@ -119,7 +119,7 @@ void Change::use_sequence_parallel() {
 }
 
 void Change::use_methods(const MethodSet& all) {
-  // Checkpointing replaces the individual choice of recomputed values that a search has made for this run.
+  // If a search has chosen individual values to recompute for this run, checkpointing replaces this selection.
   const bool replaces_choice = all.has("checkpointing") && run_.facts.recompute;
   if (replaces_choice) use_recompute(RecomputePolicy::kFull);
   const MethodSet set = replaces_choice ? all.without_kind("recompute") : all;
@@ -250,8 +250,8 @@ std::vector<ZeroStage> higher_zero_stages(const PlanRequest& request) {
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
-  // A policy is stronger if it recomputes more. A choice of individual values is weaker than the strongest policy and stronger than no
-  // recomputation.
+  // Only policies that recompute more than the request are returned. A request that selects individual values recomputes less than the
+  // policy kFull, so only kFull is returned for it.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)

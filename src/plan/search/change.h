@@ -57,7 +57,7 @@ class Change {
   // Applies training methods of the table in plimsoll/methods.h, such as checkpointing or offloading; all except recompute_budget are
   // supported. Requires: the run accepts them (try_methods()).
   void use_methods(const MethodSet& all);
-  // Recomputes as little as the memory limit allows, as found by choose_recompute(). If no choice fits, uses RecomputePolicy::kFull.
+  // Recomputes as little as the memory limit allows, as choose_recompute() finds it. If nothing fits, uses RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
 
   size_t num_changes() const { return arguments_.size(); }

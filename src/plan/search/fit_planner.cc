@@ -137,9 +137,9 @@ int64_t FitPlanner::sure_bytes(const FitShape& shape) {
 
 namespace {
 
-// Returns the largest value from `low` to `high` whose batch shape fits, or low - 1. It first bisects with placed(), which is fast because
-// it uses graphs that exist already. From the value found it goes down until a complete plan confirms that the shape fits: a complete plan
-// chooses its order of ops for exactly this batch size and may need a little more memory.
+// Returns the largest value from `low` to `high` for which the batch shape fits, or low - 1. Bisection finds a value with placed(), which
+// is fast because its graphs already exist. The value is then reduced until a complete plan confirms that the shape fits: a complete plan
+// orders its ops for exactly this batch size, and may need a little more memory.
 template <typename MakeShape>
 int64_t largest(FitPlanner& planner, int64_t low, int64_t high, MakeShape make_shape) {
   int64_t good = low - 1;

@@ -22,11 +22,11 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If recomputed values are chosen by a separate search for each plan, they
-// are only bounds.
+// The memory and the time that a plan for a batch shape needs. They are only bounds if a separate search chooses the recomputed values of
+// each plan.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound of the bytes that the plan needs
-  int64_t least_bytes = 0;  // estimate of the smallest possible bytes: those with full recomputation
+  int64_t least_bytes = 0;  // estimate of the fewest bytes possible, which full recomputation needs
   double ms_per_sample = 0;
   // Lower bound of the time per sample: the time of the ops alone or that of the transfers alone, whichever is
   // longer. The time for which ops wait for transfers is not included, because it depends on the shape.
@@ -45,17 +45,17 @@ class FitPlanner {
   bool takes(const FitShape& shape) const;
 
   // Returns the memory and the time that the shape needs, computed from graphs that were built for the first requested shape. The search
-  // is guided by these figures. They assume that states are transferred as late as possible, and that all activations are offloaded even
-  // if some of them would fit into the memory of the device: the better choices depend on the shape. Errors: as build_plan(). Cost: half
-  // a millisecond for BERT-large, some more for the first shape.
+  // uses these figures to choose what it tries next. They assume that states are transferred as late as possible, and that all activations
+  // are offloaded even if some would fit into the memory of the device, because the better choices depend on the shape. Errors: as
+  // build_plan(). Cost: half a millisecond for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
   // Returns the memory and the time that the shape needs, computed from the plan of a real run. The search reports these figures as its
   // results. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for
   // recomputed values if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves nothing for early copies. It is computed from a
-  // plan whose copies are as late as possible, and whose recomputation policy is the one for which placed() computes FitNeeds::bytes.
-  // Cost: a plan.
+  // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no memory for early copies. It is computed
+  // from a plan whose copies are as late as possible, with the same recomputation policy as the bytes that placed() returns. Cost: a
+  // plan.
   int64_t sure_bytes(const FitShape& shape);
 
   // Returns how recomputed values are chosen: by a policy, or by a separate search for each plan.
@@ -74,7 +74,7 @@ class FitPlanner {
     FitShape built_for = {};
     FitNeeds own_needs = {};  // memory and time of a batch of the shape `built_for`
   };
-  // The properties that determine a graph: accumulation, logits in chunks, and the recomputation policy.
+  // Graphs with equal values of these properties can be shared: accumulation of gradients, logits in chunks, and the recomputation policy.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
 
   void set(const FitShape& shape);
@@ -85,7 +85,7 @@ class FitPlanner {
   RunSpec run_;
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
-  PlanRequest request_;  // the request for the shape that was requested last
+  PlanRequest request_;  // the request with the shape that was requested last
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;
@@ -99,8 +99,8 @@ struct FitLimits {
   int64_t longest_sequence = 0;
 };
 
-// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If recomputed
-// values are chosen by a separate search for each plan, a fixed policy is used that needs at least as much memory. Cost: about twenty
+// Finds the largest batch, up to `most_sequences`, and the longest sequence, up to `most_tokens`. `shape` is known to fit. If a separate
+// search chooses the recomputed values of each plan, a fixed policy that needs at least as much memory is used instead. Cost: about twenty
 // placements and two plans.
 FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_sequences,
                       int64_t most_tokens);

@@ -19,12 +19,12 @@ namespace {
 // The number of sets of methods that are planned before the next sets are selected. It does not depend on the number of threads, so that
 // the results do not depend on it either.
 constexpr size_t kSetsAtOnce = 8;
-// A method is worth adding to a set only if the step time with it, divided by the time without it, is at most this.
+// A method is worth adding to a set only if it reduces the step time to this fraction or less.
 constexpr double kWorthHaving = 0.995;
-// A method is only planned if a lower bound of the step time with it, divided by the time without it, is at most this.
+// A larger set of methods is planned only if a lower bound of its step time is at most this fraction of that of the smaller set.
 constexpr double kWorthLooking = 0.99;
-// Limits for choosing individual values to recompute, which takes a tenth of a second per choice: the largest number of choices per set
-// of methods, and the largest number of sets in which a budget replaces checkpointing.
+// Limits for sets in which a search chooses individual values to recompute, which takes a tenth of a second each time: the number of these
+// searches per set of methods, and the number of sets in which a recomputation budget replaces checkpointing.
 constexpr int kMostChoices = 3;
 constexpr size_t kMostBudgets = 6;
 
@@ -51,8 +51,9 @@ struct Node {
 };
 
 // Returns true if a batch certainly takes at least as long with the larger set of methods. This is not certain if the additional methods
-// change what is transferred between device and host, or when: with checkpointing there are fewer activations to transfer, with 16-bit
-// copies made at use, the fp32 weights are not offloaded, and with updates in the backward pass, states can be transferred while it runs.
+// change what is transferred between device and host, or at which time: with checkpointing there are fewer activations to transfer, with
+// 16-bit copies made at use, the fp32 weights are not offloaded, and with updates in the backward pass, states can be transferred while it
+// runs.
 bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   if (!set.is_less_than(larger)) return false;
   const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
@@ -60,8 +61,8 @@ bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   return !set.has("offload_optimizer") || (!adds("copies_at_use") && !adds("optimizer_in_backward"));
 }
 
-// Without accumulation a gradient has the type of its weight, so a set with 16-bit gradients is the same as the set without them. With
-// accumulation it is a different set.
+// Returns true if the set has 16-bit gradients without effect, and so equals the set without them: if the run does not accumulate, a
+// gradient has the type of its weight anyway.
 bool is_another_set(const MethodSet& set, const FitShape& shape) {
   return shape.accumulation == 1 && (set.has("bf16_gradients") || set.has("fp16_gradients"));
 }
@@ -140,8 +141,8 @@ class SetSearch {
   }
 
   // Returns true if this set of methods cannot be among the returned answers: enough answers certainly precede it in the order of
-  // order_ties(), and one of them changes training no more than this set. A faster answer precedes it if it changes the run no more than
-  // this set, or if the difference in speed is too large for a tie.
+  // order_ties(), and one of these has no stronger effect on training. A faster answer precedes the set if it changes the run no more than
+  // the set, or if the difference in speed is too large for a tie.
   bool is_beaten(const Entry& entry) const {
     size_t before = 0;
     bool is_as_alike = false;
@@ -149,8 +150,8 @@ class SetSearch {
       if (answer.ms_per_sample > entry.bound_ms) continue;
       is_as_alike = is_as_alike || answer.extent.effect <= entry.node->extent.effect;
       const bool changes_no_more = answer.extent <= entry.node->extent;
-      // order_ties() may put an answer that changes training less first in a tie, although it is slower than the fastest one by the error
-      // of estimates. The tie then includes answers that are slower than this first one by the same error.
+      // In a tie, order_ties() may put an answer that changes training less before the fastest one, although it is slower by the error of
+      // estimates. The tie then includes answers that are slower than this first one by the same error.
       const double last_of_tie = (1 + kEstimateError) * answer.ms_per_sample;
       before += changes_no_more || !is_tie(last_of_tie, entry.bound_ms) ? 1 : 0;
     }
@@ -179,8 +180,8 @@ class SetSearch {
     return nodes;
   }
 
-  // A set that only changes the precision is always planned, whether it fits or not, because its times of the forward and backward pass
-  // are lower bounds for all sets with this precision.
+  // A set that only changes the precision is always planned, even if it does not fit: the times of its forward and backward passes are
+  // lower bounds for all sets with this precision.
   static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
 
   // Returns a lower bound of the time per step with this set of methods: the smallest one among the ways to split the batch that are
@@ -203,7 +204,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Drops the splits of the batch that also fit with fewer methods, which is never slower. Returns false if no split is left.
+  // Drops each split of the batch that also fits with fewer methods, because these are never slower. Returns false if no split is left.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
@@ -240,7 +241,7 @@ class SetSearch {
     }
   }
 
-  // Finds the fastest split of the batch whose plan fits. Splits are tried in the order of their times, which FitPlanner::placed()
+  // Finds the fastest split of the batch whose plan fits. Splits are tried from the fastest on, by the times that FitPlanner::placed()
   // computes from graphs that were built for another batch shape. These times are exact, except for sets that choose individual values to
   // recompute, for which they are lower bounds.
   void build(Node& node) {
@@ -303,8 +304,8 @@ class SetSearch {
     answers.push_back(answer);
   }
 
-  // Adds the sets with one more method than this node's set to the queue. The splits of the batch that they are tried with do not fit
-  // without the method and may be faster than the split that does fit.
+  // Adds the sets with one method more than the set of this node to the queue. They are tried only with splits of the batch that do not fit
+  // without the method and that may be faster than the split that does fit.
   void add_larger(const Node& node) {
     std::vector<Split> splits;
     bool any = false;
@@ -326,7 +327,7 @@ class SetSearch {
     }
   }
 
-  // Returns a lower bound of the time per sample that copies take in the larger set. The larger set fits only if it moves enough bytes to
+  // Returns a lower bound of the time per sample for copies in the larger set `more`. The larger set only fits if it moves enough bytes to
   // the host: at least those by which the smaller set exceeds the limit. States are transferred once per step, in both directions at the
   // same time; activations are transferred with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
@@ -345,8 +346,8 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // Sets in which whole layers are recomputed are tried again with a budget, if the batch does not fit with the run's own policy: then
-  // only as much is recomputed as the memory requires.
+  // If the batch does not fit with the recomputation policy of the run itself, sets that recompute whole layers are tried again with a
+  // recomputation budget, which recomputes only as much as the memory requires.
   void try_budgets() {
     std::vector<Node*> nodes;
     for (const FitAnswer& answer : result_.answers) {
@@ -370,7 +371,8 @@ class SetSearch {
 
   const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
 
-  // Keeps the first answers. If of_each_effect is set, it also keeps the fastest answer and the first one for each effect on training.
+  // Sorts the answers and keeps the first ones. If of_each_effect is set, also keeps the fastest answer and, for each effect on training,
+  // the first answer with this effect.
   void take_answers() {
     std::vector<FitAnswer>& answers = result_.answers;
     order_ties(

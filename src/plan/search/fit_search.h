@@ -51,15 +51,15 @@ struct FitAnswer {
       0;  // Longest sequence that fits with micro_batch and accumulation; at least FitQuestion::longest.
 };
 
-// A set of training methods that cannot be planned for this device, for example because no kernel exists for it.
+// A set of training methods for which no plan can be made on this device, for example because no kernel exists for it.
 struct FitRefusal {
   MethodSet set = {};
   std::string reason = {};
 };
 
 struct FitSearch {
-  // The runs that fit, in the order of order_ties(). No answer has all methods of another one and additional ones unless it is faster by
-  // at least half a percent: a set contains a method only if the set is faster with it or does not fit without it.
+  // The runs that fit, in the order of order_ties(). If an answer has all methods of another one and more, it is faster than the other one
+  // by at least half a percent. So a set contains a method only if it is faster with it, or does not fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
   int64_t own_bytes =
@@ -71,11 +71,11 @@ struct FitSearch {
   double plan_ms = 0;  // elapsed time of planning these sets
 };
 
-// Sorts rows (runs with a value such as their time) by the value, the smallest first, and then the rows of each tie by the extent to
-// which they change the run. A tie is a row and all slower rows whose value differs from its own by less than the error of estimates
+// Sorts rows (runs with a value such as their time) by the value, the smallest first, and then the rows of each tie by the extent to which
+// they change the run. A tie is a row and all slower rows whose value differs from its own by less than the error of estimates
 // (kEstimateError). If a slower row differs by less than this error from the row that would be the first of the tie, and changes the run
-// less, it belongs to the tie too. Hence no row changes the run less than the first one without being slower by more than the error. The
-// rows of a tie get the same number `tie`; the ties are numbered from 1. `value` and `extent` are called with a row.
+// less, it belongs to the tie too. Hence every row that changes the run less than the first row of the tie is slower than that row by more
+// than the error. The rows of a tie get the same number `tie`; the ties are numbered from 1. `value` and `extent` are called with a row.
 template <typename Row, typename Value, typename Extent>
 void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
   std::ranges::stable_sort(rows, {}, value);
@@ -104,7 +104,7 @@ void order_ties(std::span<Row> rows, const Value& value, const Extent& extent) {
 // Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// The run with the fewest bytes among all sets of methods, with micro-batches of either one sequence or all sequences.
+// The run that needs the fewest bytes, of all sets of methods and with micro-batches of one sequence or of all sequences.
 struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};

@@ -365,7 +365,8 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
     EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
         << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
         << fastest.ms_per_sample << ": " << fastest.set.text();
-    // No set whose time is within the error of estimates of the fastest one (a tie) may change the run less than the first answer.
+    // A set whose time is within the error of estimates of the fastest time (a tie) must not change the run less than the first answer
+    // does.
     if (!built || built->bytes > limit || !is_tie(fastest.ms_per_sample, built->ms_per_sample)) continue;
     EXPECT_LE(search.answers[0].extent, space.extent(each.set))
         << search.answers[0].set.text() << " precedes " << each.set.text();
@@ -387,7 +388,7 @@ struct TieRow {
   int tie = 0;
 };
 
-// Returns the names of the rows in the order of order_ties(), each with the number of its tie: "as is 1, bf16 1, lora 2".
+// Returns the names of the rows as order_ties() sorts them, each followed by the number of its tie: "as is 1, bf16 1, lora 2".
 std::string ordered(std::vector<TieRow> rows) {
   order_ties(std::span(rows), &TieRow::ms, &TieRow::extent);
   std::string text;
@@ -422,8 +423,8 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
   EXPECT_EQ(ordered({{"pure", 1, pure}, {"bf16, adam", 1.1, bf16_adam}, {"bf16", 1.2, bf16}}),
             "bf16 1, bf16, adam 1, pure 1");
   EXPECT_EQ(ordered({{"pure", 20, pure}, {"as is", 22.9, none}}), "as is 1, pure 1");
-  // Three arguments that do not change any number change a run less than one argument that changes rounding, which in turn changes it
-  // less than another update rule.
+  // A row that adds three arguments without changing any number changes the run less than a row with one argument that changes rounding.
+  // The latter in turn changes it less than a row with another update rule.
   EXPECT_EQ(ordered({{"sgd", 1, sgd}, {"bf16", 1.1, bf16}, {"exact", 1.14, exact}}),
             "exact 1, bf16 1, sgd 1");
   // If two rows change the run equally, the faster one comes first.

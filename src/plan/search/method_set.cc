@@ -55,8 +55,8 @@ void set_method(const Method& method, const RunSpec& run, Arguments& arguments) 
     arguments.recompute_budget = memory_limit_of(run.arguments, run.facts.device).value_or(0) / kMiB * kMiB;
 }
 
-// Returns true if the run stores optimizer states in host memory, because of --offload_optimizer or because the name of its optimizer is
-// that of a paged one. If a method only replaced the name of a paged optimizer, the states would move back to the device.
+// Returns true if the run stores optimizer states in host memory: --offload_optimizer is given, or the name of the optimizer is that of a
+// paged one. In the latter case, a method that merely replaced the name would move the states back to the device.
 bool stores_states_on_host(const RunSpec& run) {
   const OptimizerName* name = find_optimizer_name(run.arguments.optim);
   return run.facts.device.is_gpu() &&
@@ -96,7 +96,7 @@ uint64_t bit_of(std::string_view name) {
   return uint64_t{1} << place_of(method_named(name));
 }
 
-// Pairs of a training method and another method that it includes.
+// A training method that includes another method: choosing the first implies the second.
 struct Implied {
   uint64_t method = 0;
   uint64_t implied = 0;
@@ -131,7 +131,7 @@ bool MethodSet::has_kind(std::string_view kind) const {
 MethodSet MethodSet::with(const Method& method) const {
   MethodSet set = *this;
   set.bits_ |= uint64_t{1} << place_of(method);
-  // Gives equal sets the same representation. paged_adamw_8bit, for example, is stored as the two methods that it combines.
+  // Equal sets must have equal bits. Therefore paged_adamw_8bit is stored as the two methods that it combines.
   if (set.has("paged_adamw_8bit")) {
     set.bits_ &= ~bit_of("paged_adamw_8bit");
     set.bits_ |= bit_of("adamw_8bit") | bit_of("offload_optimizer");
@@ -236,7 +236,7 @@ Effect effect_of(const MethodSet& set, const PlanRequest& own) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
-    // Recomputation does not change rounding in fp32. Copies of weights that are made at use do not change it in fp16.
+    // With fp32 activations, recomputation does not change rounding. 16-bit copies of weights that are made at use change it only in bf16.
     if (method.kind == "recompute" && !own.precision.activation_dtype) continue;
     if (method.kind == "copies of weights" && own.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);
@@ -248,7 +248,7 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // The last two words of this method are --max_grad_norm 0. They are not repeated if the run already has them.
+    // The last two arguments of this method are --max_grad_norm 0. They are left out if the run has this value already.
     if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") {

@@ -31,7 +31,7 @@ class MethodSet {
   // Returns the methods under the names that arguments use, in the order of the table of methods. Methods that have a common name are
   // combined: 8-bit AdamW with states in host memory is paged_adamw_8bit.
   std::vector<const Method*> methods() const;
-  // Returns a text such as "pure_bf16, adamw_8bit", or the text `none` if the set is empty.
+  // Returns the names of the methods, such as "pure_bf16, adamw_8bit", or the text `none` if the set is empty.
   std::string text(std::string_view none = "as it is") const;
   // Returns the number of methods, including those that others imply.
   int size() const;
@@ -61,7 +61,7 @@ std::optional<PlanRequest> changed_request(const RunSpec& run, const MethodSet& 
 // instead of Lion learns something else, while updates in the backward pass result in the same bits if the run does not clip gradients.
 Effect effect_of(const MethodSet& set, const PlanRequest& own);
 
-// Returns the command-line arguments to be added to those of the run.
+// Returns the command-line arguments that a user adds to those of the run to request the methods.
 std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run);
 
 // States how much methods change a run. If several runs are equally fast, the one that changes least is preferred: first a run that

@@ -56,7 +56,7 @@ UsableMethods usable_methods(const RunSpec& run, Effect most) {
     if (!method.not_in_fit.empty()) continue;
     const MethodSet alone = MethodSet().with(method);
     if (effect_of(alone, own) > most) continue;
-    // A method that changes nothing on this device, such as tf32 on a CPU, is skipped, because it would only repeat another answer.
+    // A method that changes nothing on this device, such as tf32 on a CPU, is skipped: with it, the search would list a run twice.
     if (!applies_to(method, own.device)) continue;
     if (method.name == "recompute_budget" && own.memory_limit_bytes.value_or(0) < kMiB) continue;
     try {
@@ -106,7 +106,7 @@ MethodSpace::MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences,
       for (const WeightSpec& spec : begin_graphs(request).weights)
         (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
     } catch (const Error& error) {
-      // If the arguments are refused, the error will be reported when the set is planned. Until then zero is a valid lower bound.
+      // A set whose arguments are refused is reported when it is planned. Until then its lower bound is zero.
       if (error.code() != ErrorCode::kUsage) throw;
     }
   };

@@ -44,15 +44,16 @@ class MethodSpace {
   // combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // Returns the base sets, whose methods never make a step slower. The first one is empty: the run without additional methods.
+  // Returns the sets of methods that never make a step slower. The first one is empty, for the run without additional methods.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
   // whole layers and does not depend on a budget.
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
   // Returns every set except those with a recomputation budget.
   std::vector<MethodSet> all_fixed() const;
-  // Returns the set with a recomputation budget instead of checkpointing. Returns nothing if the arguments do not allow a budget, or if
-  // the run offloads to host memory: its steps wait for transfers, so a budget gains little, and computing it takes a second.
+  // Returns the set with a recomputation budget instead of checkpointing. Returns nothing if the arguments do not allow a budget. Also
+  // returns nothing if the run offloads to host memory: its steps wait for transfers, so a budget gains little, and computing it takes a
+  // second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
   // Returns the methods that occur in any of the sets, in the order of the table of methods.
   std::vector<const Method*> methods() const;
@@ -65,8 +66,8 @@ class MethodSpace {
   Effect effect(const MethodSet& set) const { return effect_of(set, own_); }
   ExtentOfChange extent(const MethodSet& set) const { return extent_of(set, run_, own_); }
 
-  // Returns a lower bound of the total bytes of any plan with this set: weights, optimizer states and, if one update waits for all
-  // gradients, the gradients are on the device at the same time. Cost: microseconds.
+  // Returns a lower bound of the total bytes of any plan with this set. It counts the weights, the optimizer states and, if updates wait
+  // until all gradients are computed, the gradients. Cost: microseconds.
   int64_t least_bytes(const MethodSet& set, int64_t accumulation) const;
 
  private:
@@ -75,8 +76,8 @@ class MethodSpace {
     int64_t frozen = 0;
   };
 
-  // Returns true if the arguments of the set are accepted and change the plan request. `without` is the request of the set without its
-  // last method.
+  // Returns true if the arguments of the set are accepted and its last method changes the plan request; `without` is the request without
+  // it.
   bool can_be_asked(const MethodSet& set, const PlanRequest& without) const;
   const Elements& elements_of(const MethodSet& set) const;
 
@@ -87,8 +88,8 @@ class MethodSpace {
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
   std::map<const Method*, Elements>
-      // The numbers of elements of the weights. The key is the method that trains only a part of the model, or nullptr if the whole model
-      // is trained.
+      // The numbers of trained and of frozen weight elements if this method trains only a part of the model. The key nullptr is for
+      // training the whole model.
       elements_;
 };
 

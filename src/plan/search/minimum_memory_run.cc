@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of runs that are planned before the bounds of the others are compared with the best result. It does not depend on the number
-// of threads.
+// The number of runs that are planned at once. Then the bounds of the other runs are compared with the best result. It does not depend on
+// the number of threads.
 constexpr size_t kRunsAtOnce = 8;
 
 struct Run {
@@ -20,7 +20,7 @@ struct Run {
   int64_t num_plans = 0;
 };
 
-// Trying two micro-batch sizes is sufficient: one sequence, because a smaller micro-batch never needs more bytes, and all sequences,
+// Only two micro-batch sizes can need the fewest bytes: one sequence, because a smaller micro-batch never needs more, and all sequences,
 // because then no gradients are kept between micro-batches.
 std::vector<FitShape> shapes_of(const FitQuestion& question) {
   const std::vector<FitShape> splits = splits_of(question);
@@ -29,8 +29,8 @@ std::vector<FitShape> shapes_of(const FitQuestion& question) {
   return shapes;
 }
 
-// Returns true if a set with fewer methods has the same memory plan: TF32 products of fp32 matrices are the same ops, and without
-// accumulation a gradient has the type of its weight.
+// Returns true if a set with fewer methods has the same memory plan. This is the case with TF32, because the ops are the same, and with
+// 16-bit gradients without accumulation, because a gradient then has the type of its weight anyway.
 bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
   const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
   return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);

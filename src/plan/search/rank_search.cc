@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// The number of elements of the trained and of the frozen weights of the model.
+// The numbers of elements of the model's weights: of those that are trained and of those that are frozen.
 struct WeightElements {
   int64_t trained = 0;
   int64_t frozen = 0;
@@ -37,7 +37,7 @@ WeightElements count_elements(PlanRequest request) {
 std::vector<RankDivision> divisions_of(const RankQuestion& question, int64_t num_layers) {
   std::vector<RankDivision> divisions;
   const auto add = [&](int64_t tensor, int64_t pipeline, ZeroStage stage) {
-    // Skips ZeRO stages above 0 if only one rank trains the same part of the model, because there is nothing to divide.
+    // If each part of the model is trained by only one rank, ZeRO has nothing to divide, so only stage 0 is planned.
     if (stage != ZeroStage::kNone && tensor * pipeline == question.ranks) return;
     divisions.push_back({.tensor_size = tensor, .pipeline_size = pipeline, .zero_stage = stage});
   };
@@ -130,15 +130,15 @@ class DivisionSearch {
       const auto before = std::ssize(open);
       plan_splits(policies[i], open);
       if (i == 0) result_.activations_exceed_memory = !open.empty();
-      // A split of the batch that fits with this policy is not planned with policies that recompute more, because they never make a step
+      // A split of the batch that fits with this policy is not planned with policies that recompute more, because these are never
       // faster.
       result_.num_pruned +=
           (before - std::ssize(open)) * (std::ssize(policies) - 1 - static_cast<int64_t>(i));
     }
   }
 
-  // Removes the splits of the batch with fewer micro-batches than pipeline stages, with which stages wait for most of a step, unless
-  // there are no others.
+  // Removes the splits of the batch with fewer micro-batches than pipeline stages, because stages would wait for most of a step. Keeps
+  // those with the most micro-batches if all splits have too few.
   void leave_short_pipelines_out(std::vector<FitShape>& splits) const {
     const int64_t stages = division_.pipeline_size;
     if (stages == 1 || splits.empty()) return;
@@ -146,8 +146,8 @@ class DivisionSearch {
     std::erase_if(splits, [&](const FitShape& shape) { return shape.accumulation < least; });
   }
 
-  // Removes the splits of the batch that cannot fit with any policy. The lower bound depends on accumulation, because this determines
-  // the type of gradients.
+  // Removes the splits of the batch that exceed the memory with every recomputation policy, according to a lower bound. The bound depends
+  // on whether gradients accumulate, because this determines their type.
   void prune(std::vector<FitShape>& splits, int64_t num_policies) {
     if (!own_.memory_limit_bytes) return;
     const auto is_too_large = [&](const FitShape& shape) {
@@ -164,12 +164,12 @@ class DivisionSearch {
     if (result_.smallest_bytes == 0 || bytes < result_.smallest_bytes) result_.smallest_bytes = bytes;
   }
 
-  // Plans the splits of the batch in `open` with a policy. Adds the fastest split that fits to the answers, and keeps in `open` only
-  // those that do not fit.
+  // Plans the splits of the batch in `open` with a recomputation policy. Adds the fastest split that fits to the answers, and leaves only
+  // splits that do not fit in `open`.
   void plan_splits(const std::optional<RecomputePolicy>& policy, std::vector<FitShape>& open) {
     const RunSpec run = policy ? with_recompute(run_, *policy) : run_;
-    // Plans two stages of a pipeline: the first one, which stores the activations of the most micro-batches, and the last one, which has
-    // the head. In the graphs of a search all stages have the same number of layers.
+    // For a pipeline, plans two stages: the first one, which stores the activations of the most micro-batches, and the last one, which has
+    // the head of the model. In a search, all stages have the same number of layers.
     RunSpec last = run;
     last.facts.ranks.stage = division_.pipeline_size - 1;
     std::vector<FitPlanner> planners;
@@ -197,7 +197,7 @@ class DivisionSearch {
     for (const FitPlanner& planner : planners) result_.num_plans += planner.num_plans();
     open = std::move(others);
     std::ranges::stable_sort(fitting, {}, &std::pair<double, FitShape>::first);
-    // The final plan chooses its order of ops for the exact batch size, so it may need a little more memory than the search found.
+    // The plan of an answer chooses its order of ops for the exact batch size, so it may need a little more memory than the search found.
     for (const auto& [ms, shape] : fitting) {
       if (confirm(run, policy, shape)) return;
     }

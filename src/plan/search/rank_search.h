@@ -20,7 +20,7 @@ struct RankQuestion {
   int num_threads = 1;  // number of threads that plan at the same time; the result does not depend on it
 };
 
-// One way to divide the model and its training among the ranks.
+// A way to divide the weights, layers, rows and optimizer states of a training run among the ranks.
 struct RankDivision {
   int64_t tensor_size = 1;
   bool sequence_parallel = false;  // can be true only if tensor_size is above 1
@@ -62,10 +62,11 @@ struct RankSearch {
   std::vector<RankRefusal> refused = {};
   int64_t num_choices = 0;  // number of combinations of division, policy and split of the batch
   int64_t num_pruned =
-      // Number of combinations that were not planned, because a lower bound is too large or because a policy that recomputes less fits.
+      // Number of combinations that were not planned, because a lower bound of their memory is too large or a policy that recomputes less
+      // fits.
       0;
   int64_t num_plans = 0;
-  // For one division: true if, because of its activations, some split of the batch does not fit without more recomputation.
+  // In the result for one division: true if, because of its activations, some split of the batch needs more recomputation in order to fit.
   bool activations_exceed_memory = false;
   // The fewest bytes among the planned combinations, or the smallest bound if none was planned.
   int64_t smallest_bytes = 0;
@@ -78,12 +79,12 @@ RunSpec with_ranks(RunSpec run, const RankQuestion& question);
 // and the memory that the process uses outside the arena. `trained` and `frozen` are the numbers of elements of the model's weights.
 int64_t least_rank_bytes(const PlanRequest& request, int64_t trained, int64_t frozen);
 
-// Plans every division that the arguments allow, with every recomputation policy that recomputes at least as much as that of the run and
-// with every split of the batch. Combinations are excluded if a lower bound of their memory exceeds the limit, or the same split fits
-// with a policy that recomputes less. If a split does not fit with tensor parallelism alone, the division is also planned with sequence
-// parallelism. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of stages, at most one per layer,
-// and steps of at least as many micro-batches as stages if the batch allows it. Requires: `run` was returned by with_ranks() for the
-// number of ranks in `question`. Cost: half a second per division for BERT-large.
+// Plans every way to divide the training among the ranks that the arguments allow, with every split of the batch into micro-batches and
+// with every recomputation policy that recomputes at least as much as that of the run. A combination of these is excluded if a lower bound
+// of its memory exceeds the limit, or if the same split fits with less recomputation. If a split does not fit with tensor parallelism
+// alone, sequence parallelism is tried too. The ranks of a tensor-parallel group are in one machine. Pipelines have a power of two of
+// stages, at most one per layer, and steps of at least as many micro-batches as stages if the batch allows it. Requires: `run` was returned
+// by with_ranks() for the number of ranks in `question`. Cost: half a second per division for BERT-large.
 RankSearch search_ranks(const RunSpec& run, const RankQuestion& question);
 
 }  // namespace plimsoll

@@ -17,14 +17,14 @@ std::string_view block_of_op(const Graph& graph, const Op& op) {
   return block_of(graph.module_name(op.module));
 }
 
-// A kind of values: values of a block that are always kept together or recomputed together.
+// Values of a block of the model that are always kept together or recomputed together.
 struct Kind {
   std::set<ValuePlace> places;
   int64_t bytes = 0;
 };
 
-// Finds the values of a block that the backward pass reads, by kinds. Values that one run of an op recomputes together form a kind; a value
-// with its own recipe (rule for recomputing it) is a separate kind. The output of the block is always kept.
+// Finds the values of a block that the backward pass reads, and groups them into kinds. Values that one run of an op recomputes together
+// form one kind; a value with its own recipe (rule for recomputing it) forms a kind alone. The output of the block is always kept.
 std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   const Graph& graph = program.graph;
   std::vector<bool> read(graph.values().size(), false);
@@ -75,7 +75,7 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
   }
   std::vector<int64_t> change(graph.ops().size() + 1, 0);
   for (const TransientBuffer& buffer : program.buffers) {
-    // Skips values that this block neither keeps nor computes.
+    // Skips buffers that are live before the block and after it, because the block neither keeps nor computes their values.
     if (buffer.first < first && buffer.last > last) continue;
     change[buffer.first] += buffer.bytes;
     change[size_t{buffer.last} + 1] -= buffer.bytes;
@@ -88,8 +88,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // If earlier blocks read values of this block in their backward passes, these values are still live then. They are counted for those
-  // blocks.
+  // Values of this block that backward passes of earlier blocks read are still live in those passes. They are counted there and not
+  // here.
   return option;
 }
 
@@ -101,7 +101,7 @@ PlanRequest small_request_of(const PlanRequest& request) {
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;
   small.recompute = {.policy = RecomputePolicy::kNone};
-  // Gives each buffer its own addresses. This avoids the search for a layout, which is not needed because only sizes and lifetimes are
+  // With separate buffers, no layout is searched. It is not needed, because only the sizes and lifetimes of the buffers are
   // read.
   small.separate_buffers = true;
   return small;

@@ -1,5 +1,5 @@
-// Finds the sets of values that the blocks of a model should consider keeping for the backward pass. It plans a small model with each
-// set, and returns the Pareto-optimal sets: with the bytes of the kept values and the time of recomputing the others. Pure; thread-safe.
+// Finds sets of values that the blocks of a model may keep for the backward pass. It plans a small model with each set, and returns those
+// sets that are Pareto-optimal in the bytes of the kept values and the time of recomputing all others. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace plimsoll {
 
-// Identifies a value of a block by the number of its forward op within the block and the number of the output of that op. The same key
-// identifies the corresponding value in all blocks of one kind, although its name differs.
+// Identifies a value of a block by the index of the op of the block's forward pass that computes it, and by the index of this op's output.
+// The same pair identifies the corresponding value in all blocks of one kind, although its name differs.
 struct ValuePlace {
   size_t op = 0;
   size_t output = 0;
@@ -21,7 +21,7 @@ struct ValuePlace {
 };
 
 struct RecomputeOptions {
-  // the options of a block, fastest first; empty if the model has no blocks
+  // the ways to divide the values of a block into kept and recomputed ones, fastest first; empty if the model has no blocks
   std::vector<RecomputeOption> options = {};
   std::vector<std::set<ValuePlace>> kept = {};  // for each option, the values that it keeps
 };
@@ -38,8 +38,8 @@ std::vector<BlockOps> forward_blocks(const Graph& graph);
 // kept.
 inline constexpr size_t kMostKinds = 8;
 
-// Returns the options for a block in the middle of the model. They are computed from plans of the same request with three blocks. Cost:
-// at most 2^kMostKinds small plans, about a third of a second for BERT.
+// Returns the options for a block in the middle of the model. To find them, plans are made of the same request with a model of only three
+// blocks. Cost: at most 2^kMostKinds small plans, about a third of a second for BERT.
 RecomputeOptions recompute_options(const PlanRequest& request);
 
 // Returns the values that an option keeps, by their names in a graph.

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// A partial solution: a choice for each of the first blocks, with the bytes that these blocks keep, the recomputation time, and the partial
-// solution for one block fewer that it extends.
+// A partial solution: the options of the first blocks, the bytes that these blocks keep, and the recomputation time. It extends the partial
+// solution `before`, which has one block fewer, by the option `option` of the next block.
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
@@ -32,7 +32,7 @@ void keep_pareto_front(std::vector<State>& states) {
 
 // Extends partial solutions by one block, and returns those that fit. Most of those that are not Pareto-optimal are dropped: kept bytes are
 // divided into kMostStates ranges, and a solution is dropped if it is no faster than one in a lower range. The result is a few times larger
-// than the Pareto front; without this rule, it would be larger by a factor of the number of options per block.
+// than the Pareto front. If none were dropped, it would be larger by a factor of the number of options per block.
 std::vector<State> extended(const std::vector<State>& before, const RecomputeBlock& block, int64_t limit) {
   if (limit < 0) return {};
   const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -43,8 +43,8 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
         const RecomputeOption& option = block.options[o];
         if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
         const State state{before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o};
-        // The kept bytes may exceed the limit and are therefore clamped: the check above counts the live bytes during the backward pass
-        // of the block, which may be fewer than the bytes that the block keeps.
+        // Kept bytes above the limit are counted as the limit. They can exceed it although the check above succeeded: it counts the bytes
+        // that are live in the backward pass of the block, which may be fewer than those that the block keeps.
         const auto at = static_cast<size_t>(std::clamp<int64_t>(state.kept_bytes, 0, limit) / step);
         take(state, at);
       }
@@ -52,7 +52,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   };
   for_each_that_fits(
       [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
-  // Makes fastest[i] the smallest time of all partial solutions in ranges below i.
+  // After this, fastest[i] is the smallest time of all partial solutions whose kept bytes are in ranges below i.
   std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
                    [](double a, double b) { return std::min(a, b); });
   std::vector<State> states;
@@ -62,7 +62,7 @@ std::vector<State> extended(const std::vector<State>& before, const RecomputeBlo
   return states;
 }
 
-// Among partial solutions in the same range, keeps only the last one, which is the fastest.
+// If several partial solutions have kept bytes in the same range, keeps only the last one, which is the fastest.
 void thin_out(std::vector<State>& states, int64_t limit) {
   if (states.size() <= kMostStates) return;
   const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -100,7 +100,7 @@ std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> 
     if (next.empty()) return std::nullopt;
     layers.push_back(std::move(next));
   }
-  // The fastest partial solution that leaves enough bytes for the head is the last one.
+  // Partial solutions are sorted from slow to fast, so the fastest one that leaves enough bytes for the head is the last that fits.
   const std::vector<State>& last = layers.back();
   const auto fits = [&](const State& state) { return state.kept_bytes + head_bytes <= limit; };
   const auto found = std::find_if(last.rbegin(), last.rend(), fits);

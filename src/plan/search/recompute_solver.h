@@ -33,11 +33,11 @@ struct RecomputeSolution {
 };
 
 // Chooses an option for each block. While the backward pass of a block runs, the live bytes are the sum of the kept bytes of the blocks
-// before it, its working bytes, and its later bytes. Each of these sums must be at most `limit`, and so must the kept bytes of all blocks
-// plus `head_bytes`. Returns nothing if no choice satisfies this. Of equally fast choices it returns the one that keeps the fewest bytes.
-// The method is dynamic programming over the blocks, with the Pareto front of kept bytes and time as its states. It is exact unless there
-// are more than kMostStates states; then kept bytes are rounded to multiples of limit / kMostStates, and the result may exceed the
-// optimum accordingly. Cost: blocks x options x states.
+// before it, and the block's own working_bytes and later_bytes. Each of these sums must be at most `limit`, and so must the kept bytes of
+// all blocks plus `head_bytes`. Returns nothing if no choice satisfies this. Of equally fast choices it returns the one that keeps the
+// fewest bytes. The method is dynamic programming over the blocks, with the Pareto front of kept bytes and time as its states. It is exact
+// unless there are more than kMostStates states; then kept bytes are rounded to multiples of limit / kMostStates, and the result may exceed
+// the optimum accordingly. Cost: blocks x options x states.
 inline constexpr size_t kMostStates = 4'000;
 std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> blocks, int64_t head_bytes,
                                                 int64_t limit);

@@ -78,8 +78,8 @@ TEST(RecomputeSolver, IsAsFastAsTheBestOfAllChoices) {
   EXPECT_GT(impossible, 500);
 }
 
-// In the backward pass, gradients of later blocks become live while their kept values are freed. If the gradients are larger, late blocks
-// may keep values that early blocks may not keep.
+// During the backward pass, the gradients of finished blocks remain live, and the values that those blocks kept are freed. Here the
+// gradients are larger than the kept values, so late blocks can keep values that early blocks cannot.
 TEST(RecomputeSolver, LateBlocksKeepWhatTheEarlyOnesCannot) {
   const std::vector<RecomputeOption> menu{{.kept_bytes = 10, .working_bytes = 12, .ms = 0},
                                           {.kept_bytes = 1, .working_bytes = 12, .ms = 5}};

@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMostSavings = 3;
 
-// Returns the largest smaller micro-batch that may reduce the memory. If the run has one micro-batch per step, a smaller one makes
-// accumulation necessary: gradients are kept between micro-batches and take as many bytes as the weights. If this is more than half of
-// the transient bytes, only a micro-batch of one sequence may still save memory.
+// Returns the largest micro-batch below the current one that may save memory. If the run has one micro-batch per step, a smaller one makes
+// accumulation necessary: gradients are kept between micro-batches and take as many bytes as fp32 weights. If that is more than half of the
+// transient bytes, only a micro-batch of one sequence may still save memory.
 std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;

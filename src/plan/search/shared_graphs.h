@@ -11,16 +11,16 @@
 
 namespace plimsoll {
 
-// States whether graphs with chunked logits are kept. They depend on the batch size, so a search over batch sizes uses kBegunEachTime: it
-// builds these graphs for every request and does not keep those of every batch size.
+// States whether graphs with chunked logits are kept. They depend on the batch size, so a search over batch sizes uses kBegunEachTime,
+// which builds them again for every request and keeps none of them.
 enum class ChunkedGraphs : uint8_t { kBegunEachTime, kShared };
 
 class SharedGraphs {
  public:
   explicit SharedGraphs(ChunkedGraphs chunked = ChunkedGraphs::kBegunEachTime) : chunked_(chunked) {}
 
-  // Announces a later call of begun() with this request. The last announced call that uses a stored part of a graph gets the part itself,
-  // which is then no longer stored; all other calls get a copy.
+  // Announces that begun() will be called with this request later. Such a call gets a copy of a stored part of a graph, except the last
+  // announced one: it gets the part itself, which is then no longer stored.
   void announce(const PlanRequest& request);
 
   // Returns the result of begin_graphs() for the request. Errors: as begin_graphs().
@@ -30,7 +30,8 @@ class SharedGraphs {
   // Returns true if the graphs of this request are kept for other requests with equal graphs.
   bool shares_parts(const PlanRequest& request) const;
 
-  // Requests for which a part of the graphs, such as the evaluation program, is equal, and this part once it has been built.
+  // A part of the graphs, such as the evaluation program, that is the same for a group of requests; set once it has been built. `request`
+  // is one request of the group.
   template <typename Part>
   struct Group {
     PlanRequest request = {};
@@ -52,7 +53,7 @@ class SharedGraphs {
   const ChunkedGraphs chunked_;
   std::mutex mutex_;  // protects the lists of groups; each group has its own mutex for its part
   Groups<GradientGraph> gradients_;
-  Groups<PlanGraphs> training_;  // first part of the training program, with its weights
+  Groups<PlanGraphs> training_;  // the first part of training programs, with its weights
   Groups<ProgramPlan> evaluation_;
 };
 

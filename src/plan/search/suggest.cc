@@ -31,8 +31,8 @@ constexpr size_t kMostNotEnough = 5;
 // Returns true for methods that save memory without changing which model is trained; adapters, for example, train another model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // Among the optimizers with another update rule, only two are tried: one with few states, and one without states, because they save the
-  // most.
+  // Tries only two optimizers with another update rule than AdamW, because they save the most: one with few states, and one without
+  // states.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
@@ -87,7 +87,7 @@ class Search {
     const PlanRequest& request = plan_.request;
     if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
     if (!applies_to(method, request.device)) return;
-    // Suggests only one of the 16-bit types. Does not suggest a method without an effect on this plan.
+    // Skips fp16 if bf16 can be suggested, and methods that have no effect on this plan.
     if (method.name == "fp16" && changed_request(run_, MethodSet().with(*find_method("bf16")))) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
     if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;
@@ -99,8 +99,8 @@ class Search {
     add(change);
   }
 
-  // Tries the policy that recomputes least among those that fit, or the strongest one if none fits. If the policy that recomputes least
-  // does not fit, it also tries choosing individual values such that the plan just fits, and reports this if it is faster.
+  // Tries the recomputation policy that fits and recomputes least; if none fits, the one that recomputes most. If the weakest policy does
+  // not fit, also tries choosing individual values such that the plan just fits, and reports this if it is faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
@@ -214,7 +214,7 @@ class Search {
   static RunSpec searched(RunSpec run) {
     if (!run.facts.recompute) return run;
     run = with_recompute(std::move(run), RecomputePolicy::kCheap);
-    // With the default value, kCheap does not count as a policy that the user chose.
+    // Resets --recompute to its default value, so that kCheap does not count as a policy that the user chose.
     run.arguments.recompute = Arguments().recompute;
     return run;
   }

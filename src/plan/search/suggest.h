@@ -14,12 +14,12 @@
 namespace plimsoll {
 
 // Returns suggestions: smaller micro-batches of the same effective batch, more recomputation, smaller evaluation batches, shorter
-// sequences, and other training methods that need less memory (precisions, smaller or fewer states, offloading, logits in chunks). Of
-// each kind it returns the mildest change with which the plan fits, or the strongest change if none suffices. If no single change
-// suffices, it adds sets of training methods found by search_fit(). Suggestions that fit come first: runs that compute the same, then
-// runs that round differently, then runs that learn something else, each group from the fastest on. Suggestions that do not fit follow,
-// ordered by their bytes. Cost: about twenty plans, and the search of a budget if recomputation helps; some hundred if no single change
-// fits. Requires: `plan` is that of request_of(run).
+// sequences, and other training methods that need less memory (precisions, smaller or fewer states, offloading, logits in chunks). Of each
+// of these kinds, it returns the smallest change with which the plan fits, or the largest one if the plan fits with none. If no single
+// change suffices, it adds sets of training methods found by search_fit(). Suggestions that fit come first: runs that compute the same,
+// then runs that round differently, then runs that learn something else, each group from the fastest on. Suggestions that do not fit
+// follow, ordered by their bytes. Cost: about twenty plans, and the search of a budget if recomputation helps; some hundred if no single
+// change fits. Requires: `plan` is that of request_of(run).
 std::vector<Suggestion> suggest_changes(const Plan& plan, const RunSpec& run, int64_t limit_bytes,
                                         const PlanLabels& labels = {});
 
@@ -44,11 +44,11 @@ void require_fit(const Plan& plan, const RunSpec& run, const PlanLabels& labels 
 std::string redundant_accumulation(const Plan& plan, const RunSpec& run,
                                    std::optional<int64_t> free_bytes = {});
 
-// Returns at most three changes that save 1 % of the total or more, the cheapest first. Changes that keep the result, up to rounding,
-// come before those that train something else; within each group, the change that saves the most bytes per percent of additional time
-// comes first. A change that makes the step faster counts as one that costs 1 %. In the returned changes, `fits` is true if the changed
-// plan needs no more bytes than the current one. `num_threads` threads plan at the same time; the result does not depend on their number.
-// `shared` may contain the graphs of the plan. Requires: `plan` is that of request_of(run). Cost: three to seven plans.
+// Returns at most three changes that each save at least 1 % of the total bytes, the best first. Changes that keep the result, up to
+// rounding, come before those that train something else; within each group, the change that saves the most bytes per percent of additional
+// time comes first. A change that makes the step faster is treated as one that costs 1 %. In the returned changes, `fits` is true if the
+// changed plan needs no more bytes than the current one. `num_threads` threads plan at the same time; the result does not depend on their
+// number. `shared` may contain the graphs of the plan. Requires: `plan` is that of request_of(run). Cost: three to seven plans.
 std::vector<Suggestion> cheapest_savings(const Plan& plan, const RunSpec& run, SharedGraphs& shared,
                                          int num_threads = 1);
 

@@ -95,7 +95,7 @@ BufferMap buffer_map(const Plan& plan, const ProgramPlan& program) {
 }
 
 nlohmann::json map_json(const BufferMap& map) {
-  // Many buffers have the same module, so each stores the index of its name in a list.
+  // Many buffers have the same module, so each buffer stores the index of its module in a list of names.
   std::map<std::string, size_t> number_of;
   Json modules = Json::array();
   Json buffers = Json::array();

@@ -57,7 +57,7 @@ std::pair<double, double> value_range(const std::vector<PlotPoint>& points) {
   return {low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
-// A curve of the chart: the key of its values in the log, its name in the legend, and true if it is dashed.
+// A curve of a chart: the key under which the log stores its values, its name in the legend, and whether the line is dashed.
 struct CurveKey {
   std::string key;
   std::string name;
@@ -105,7 +105,7 @@ std::set<std::string> quality_metrics(std::span<const ReportSource> sources) {
   return keys;
 }
 
-// A row of the table that compares runs, which has one column per run.
+// A figure in the table that compares runs: its name, and its path in one of the JSON files of a run. Each run has a column.
 struct ComparedFigure {
   const char* name;
   const char* path;
@@ -176,8 +176,8 @@ std::string figures_table(std::span<const ReportSource> sources) {
   return table.html();
 }
 
-// Arguments that name files or the run itself. They differ between any two runs, so the list of different arguments
-// omits them.
+// Arguments that name files or the run itself. They differ between any two runs, so they are left out of the list of arguments that
+// differ.
 constexpr std::string_view kOwnNames[] = {"output_dir", "run_name", "html", "trace", "json"};
 
 std::string differences_table(std::span<const ReportSource> sources) {

@@ -65,8 +65,8 @@ std::string rect_of(const BufferMap& map, const MapBuffer& buffer, const MapBox&
       html_escaped(title_of(map, buffer)));
 }
 
-// Merges rectangles of buffers that are smaller than a pixel and have the same purpose. Rectangles that overlap or
-// touch after rounding to the grid of pixels are drawn as one.
+// Draws the buffers that are smaller than a pixel. Their rectangles are rounded to a grid of pixels, and those of one purpose that then
+// overlap or touch are drawn as one.
 class SmallBoxes {
  public:
   void add(Purpose purpose, const MapBox& box) {

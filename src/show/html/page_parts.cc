@@ -134,7 +134,7 @@ void PageChart::mark_x(double value, std::string_view word, std::string_view css
   const double percent = x(value) / kSide * 100;
   body_ +=
       fmt::format("<path class=\"mark {}\" d=\"M{:.1f} 0V{}\"/>\n", html_escaped(css_class), x(value), kSide);
-  // The label of a vertical line is written on the side that has more space, because a page may be as narrow as a
+  // The label is written on the side of the vertical line that has more space, because the page may be as narrow as a
   // phone.
   marks_ +=
       fmt::format("<span class=\"word {} {}\" style=\"left:{:.2f}%\">{}</span>\n",

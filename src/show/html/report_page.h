@@ -21,8 +21,8 @@ std::string report_page(std::span<const ReportSource> sources);
 std::string map_figure(const BufferMap& map);
 std::string peak_table(const BufferMap& map);
 
-// Selects if the sections of a run or plan begin with its title. On a page about one of them the title is omitted,
-// because the page has the same title. `id` is a prefix for link targets, unique on the page.
+// States whether the sections of a run or plan begin with its title. On a page about one of them the title is omitted, because the page has
+// the same title. `id` is a prefix for link targets, unique on the page.
 enum class RunTitle : uint8_t { kShown, kOmitted };
 std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title);
 // Returns the short name of a run or plan on a page.

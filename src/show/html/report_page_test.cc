@@ -80,8 +80,8 @@ TEST(ReportPage, MapHasAreasInProportion) {
     num_small += is_small ? 1 : 0;
   }
   EXPECT_EQ(num_drawn + num_small, map.buffers.size());
-  // The width and height of a rectangle are rounded to 0.01, so that its area is off by at most 0.005 times the sum of
-  // its sides.
+  // The position and the size of a rectangle are rounded to 0.01, so its area is off by at most 0.005 times the sum of its width and
+  // height.
   EXPECT_NEAR(drawn + small, all, 0.005 * 2000 * static_cast<double>(num_drawn));
 }
 
@@ -95,7 +95,7 @@ TEST(ReportPage, PeakTableAddsUpToTheArena) {
   ASSERT_GT(column.size(), 3u);
   double sum = 0;
   for (size_t i = 0; i + 1 < column.size(); ++i) sum += column[i];
-  // Each figure of the table is rounded to 0.1 MiB, which can change the sum.
+  // Each figure of the table is rounded to 0.1 MiB, so their sum may differ from the total by half of that per figure.
   EXPECT_NEAR(sum, column.back(), 0.05 * static_cast<double>(column.size()));
   EXPECT_NEAR(column.back(), static_cast<double>(source.map->arena_bytes) / kMiB, 0.05);
 }
