@@ -109,7 +109,7 @@ std::vector<Case> chat_cases() {
              std::string(kChatRow) + R"({"messages": [{"role": "user", "content": "good"}]})"),
       chatml("ChatOfAText", 4, {"rows.jsonl:2: expected a list of messages in column 'messages', found text"},
              std::string(kChatRow) + R"({"messages": "good"})"),
-      chatml("ChatEmpty", 4, {"rows.jsonl:2: expected a list of messages, found an empty one"},
+      chatml("ChatEmpty", 4, {"rows.jsonl:2: expected a list of messages, found an empty list"},
              std::string(kChatRow) + R"({"messages": []})"),
       chatml("ChatWithTools", 4, {"rows.jsonl:1: the conversation has \"tools\""},
              R"({"messages": [{"role": "assistant", "content": "x"}], "tools": [{"name": "f"}]})"),

@@ -160,8 +160,8 @@ TEST(RankProgress, TheTableHasARowPerRank) {
       "     2  checkpoint of step 11  works alone        0.9 s  after barrier (number 56)");
   const std::string without_store = position_table({std::nullopt, std::nullopt, positions[0]}, 2);
   EXPECT_NE(
-      without_store.find("     1  not known        not known                 rank 0, which passes questions "
-                         "on, does not answer"),
+      without_store.find("     1  not known        not known                 rank 0, which would forward "
+                         "the question, does not answer"),
       std::string::npos)
       << without_store;
 }

@@ -125,7 +125,7 @@ std::vector<BadFile> bad_files() {
        {"not an integer"}},
       {"shape over 63 bits",
        file_of(one("\"F32\"", "[18446744073709551615]", "[0,4]"), 4),
-       {"larger than any file"}},
+       {"exceeds the size of any file"}},
       {"shape overflow",
        file_of(one("\"F32\"", "[4294967296,4294967296]", "[0,4]"), 4),
        {"[4294967296, 4294967296] overflows"}},

@@ -136,7 +136,7 @@ TEST_F(ChatRowsTest, RefusesRowsThatItCannotRender) {
     const std::string text = fault(chat, json);
     EXPECT_NE(text.find(part), std::string::npos) << json << ": " << text;
   };
-  has("[]", "expected a list of messages, found an empty one");
+  has("[]", "expected a list of messages, found an empty list");
   has("[1]", "message 1: expected an object with \"role\" and \"content\", found 1");
   has(R"([{"role":"user"}])", "message 1: expected a text as \"content\", found none");
   has(R"([{"content":"x"}])", "message 1: expected a text as \"role\", found none");

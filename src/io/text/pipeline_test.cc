@@ -65,7 +65,7 @@ TEST(RegexTest, RefusesWhatItDoesNotHave) {
                                                        {R"([b-a])", "a malformed range"},
                                                        {R"(\)", "a backslash"},
                                                        {R"((?<=a+)b)", "without a largest"},
-                                                       {R"(a{2,1})", "reversed"},
+                                                       {R"(a{2,1})", "minimum exceeds"},
                                                        {R"(a{5000})", "above 1000"},
                                                        {R"((?~a))", "an unknown kind"},
                                                        {R"(\x{110000})", "a malformed code point"},
