@@ -1,5 +1,5 @@
-// Code that `fit` and `fit --gpus` share: they search for settings of a run without reading its data, and print the
-// command that trains it. Pure, except that the task may be read from a data file. Thread-safe.
+// Code that `fit` and `fit --gpus` share: they search for settings of a run without tokenizing its data, and print the
+// command that trains it. The only file of data that they may read is the one from which the task follows. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -83,11 +83,12 @@ void require_utf8(const Assignment& assignment) {
     const size_t at = text == nullptr ? 0 : find_invalid_utf8(*text);
     if (text == nullptr || at == text->size()) continue;
     const nlohmann::json where = assignment.where;
-    throw_error(ErrorCode::kUsage,
-                "{}: not UTF-8: byte 0x{:02X} at offset {}; write it in UTF-8, and rename the file where it "
-                "is a path",
-                where.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                static_cast<unsigned>(static_cast<unsigned char>((*text)[at])), at);
+    throw_error(
+        ErrorCode::kUsage,
+        "{}: not UTF-8: byte 0x{:02X} at offset {}; write it in UTF-8, and if it is the path of a file, "
+        "rename the file",
+        where.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+        static_cast<unsigned>(static_cast<unsigned char>((*text)[at])), at);
   }
 }
 

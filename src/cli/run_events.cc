@@ -96,7 +96,7 @@ struct RunEvents::Stream {
       return;
     }
     if (reply.metrics)
-      refuse_event_reply(line, "metrics need the id of the event 'metrics' that they reply to");
+      refuse_event_reply(line, "a reply with metrics needs the id of the event 'metrics' that asks for them");
     add_requests(reply.control, deferred);
   }
 };

@@ -710,7 +710,8 @@ std::vector<UpdatedParameter> Executor::updated_parameters() {
       const Value& value = graph.value(op.inputs[i]);
       if (value.storage == Storage::kWeight) {
         PLIMSOLL_CHECK(i + 1 < op.inputs.size(),
-                       "the update of '{}' must have a gradient as its next operand, but has none",
+                       "the operand after the weight '{}' of an update must be its gradient, but the op has "
+                       "no further operand",
                        value.name);
         parameters.push_back({.name = value.name,
                               .count = value.type.shape.elements(program_plan.bucket),

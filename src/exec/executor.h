@@ -58,8 +58,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Returns true if enqueued work may run while the host reads outputs that it fetched earlier.
-  bool runs_ahead() const { return runs_ahead_; }
+  // Returns true if enqueued work may run while the host reads outputs that it fetched earlier. During profiling the host waits for each
+  // op. If it enqueued the next step before it read the results of a step, the time of the next step would count for the step.
+  bool runs_ahead() const { return runs_ahead_ && !profiling_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan before it stages the first batch,
   // because staging binds ops to kernels, and binding reads the table. Requires: nothing has been written to the arena yet, because

@@ -80,16 +80,16 @@ TEST_F(MonitorCommand, WithoutAGpuWhatWasAskedOfItIsNamed) {
     return result.output.substr(0, result.output.find('\n'));
   };
   EXPECT_EQ(first_line("none", {"--capabilities"}),
-            "No GPU to show: the NVIDIA driver lists none; this is the host.");
+            "No GPU to show: the NVIDIA driver lists none; the figures are those of the host.");
   EXPECT_TRUE(holds(monitor("none", {"--capabilities"}).output, "\n  bf16          "))
       << "the CPU has capabilities";
   EXPECT_EQ(
       first_line("not_loaded", {"--context", "--capabilities"}),
       "No GPU to show, and none whose CUDA context --context could measure: NVIDIA's management library "
-      "(NVML) does not start: the NVIDIA driver is not loaded; this is the host.");
+      "(NVML) does not start: the NVIDIA driver is not loaded; the figures are those of the host.");
   EXPECT_EQ(first_line("none", {"--context"}),
             "No GPU to show, and none whose CUDA context --context could measure: the NVIDIA driver lists "
-            "none; this is the host.");
+            "none; the figures are those of the host.");
 }
 
 TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {

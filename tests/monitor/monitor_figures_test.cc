@@ -175,7 +175,7 @@ TEST(MonitorTable, WithoutAGpuTheHostIsShown) {
   ASSERT_TRUE(sample.gpus.empty());
   sample.why_no_gpu = "the NVIDIA driver lists none";
   EXPECT_EQ(monitor_table(sample),
-            R"(No GPU to show: the NVIDIA driver lists none; this is the host.
+            R"(No GPU to show: the NVIDIA driver lists none; the figures are those of the host.
 
 host
   CPU           Some CPU, AVX2

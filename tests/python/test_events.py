@@ -114,7 +114,7 @@ def test_wrong_replies_and_descriptors_are_refused(tmp_path, model):
             ("no", "it is not a JSON object"), ('{"id": ID, "control": ["sleep"]}', '"sleep" is none of stop, evaluate, save and log'),
             ('{"id": ID, "metrics": {"f1": "high"}}', 'the metric "f1" is not a number'), ('{"f1": 1}', "neither a whole number 'id'"),
             ('{"id": ID, "metrics": {"f1": 1}}', "only the reply to an event 'metrics' may have metrics"),
-            ('{"metrics": {"f1": 1}}', "metrics need the id of the event"), ('{"id": 7}', "no event had this id; the last one was 1"))):
+            ('{"metrics": {"f1": 1}}', "a reply with metrics needs the id of the event"), ('{"id": 7}', "no event had this id; the last one was 1"))):
         events, exit_code, _ = events_of(model, tmp_path / str(number), *more, replies=reply)
         assert exit_code == 2 and reason in events[-1]["message"], (reply, events[-1])
     with open(tmp_path / "events.jsonl", "w", encoding="utf-8") as file:

@@ -196,6 +196,16 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   }
 }
 
+// During profiling the results of a step are read before the next step begins. Otherwise the log showed a last step of a few milliseconds,
+// because the step before it had waited for its ops.
+TEST(Step, NothingRunsAheadDuringProfiling) {
+  const Plan plan = build_plan(testing::tiny_request({}, kBucket));
+  Executor executor(plan, {.runs_ahead = true});
+  EXPECT_TRUE(executor.runs_ahead());
+  executor.set_profiling(true);
+  EXPECT_FALSE(executor.runs_ahead());
+}
+
 // Allocates every buffer separately instead of in the arena. The bits must stay the same, because no op may
 // depend on which buffers are adjacent.
 TEST(Step, SeparateBuffersKeepEveryBit) {

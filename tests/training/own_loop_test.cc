@@ -288,9 +288,9 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   }
 }
 
-// The test implements the library's SGD as an update rule of its own. The weights must be equal, except that
-// each update rounds once or twice, in fp64 or fp32, which adds up to a few units in the last place over six
-// steps.
+// The test implements the library's SGD as an update rule of its own. The weights must be almost equal: the
+// library's kernel and the rule compute the same formula, but may round a product and a sum together or one after
+// the other, which adds up to a few units in the last place over six steps.
 TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
   for (const int64_t accumulation : {1, 2}) {
     SCOPED_TRACE(accumulation);

@@ -42,7 +42,7 @@ std::string cuda_version_text(std::optional<int> version) {
 }
 
 std::string no_gpu_sentence(const MonitorSample& sample) {
-  return fmt::format("No GPU to show{}: {}; this is the host.",
+  return fmt::format("No GPU to show{}: {}; the figures are those of the host.",
                      sample.with_context ? ", and none whose CUDA context --context could measure" : "",
                      sample.why_no_gpu);
 }

@@ -43,7 +43,7 @@ struct ReceiveArgs {
 // Send and receive on a CPU. They copy a message as one block of memory.
 void send_cpu(const SendArgs& args);
 void receive_cpu(const ReceiveArgs& args);
-// The references of send and receive, which copy a message byte by byte.
+// The reference implementations of send and receive. They copy a message byte by byte.
 void send_ref(const SendArgs& args);
 void receive_ref(const ReceiveArgs& args);
 // Copy a message by copy engines, in memory that the GPUs of both ranks map. The stream waits for the other rank without a kernel.

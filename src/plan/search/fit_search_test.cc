@@ -556,7 +556,8 @@ TEST(SearchFit, ABudgetReplacesCheckpointing) {
             (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
 }
 
-// If the arguments ask for a search for recomputed values, it must be made for each batch. If they state a budget, no plan may exceed it.
+// If the arguments ask fit to choose the values that are recomputed, it must choose them for each batch size that it plans. If they state
+// a budget of bytes, no plan may exceed it.
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;
