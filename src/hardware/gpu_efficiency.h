@@ -52,6 +52,23 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
   return 1;
 }
 
+// Returns by how much attention is faster than gpu_share_of_flops() states, which was measured with dropout and 512 keys per query.
+//
+// Without dropout, attention of 32 x 512 in bf16 with 16 heads of size 64 took 0.099 instead of 0.159 ms in the forward pass and 0.299
+// instead of 0.387 ms in the backward pass (bench/results/h200-2026-11-22.md). The time for the random numbers was not measured in other
+// precisions, where it is ignored. A query also costs the time of about 1.4 tiles of keys, whatever the number of its keys, which
+// follows from one causal sequence of 16384 tokens of Llama 3.2 1B (bench/results/h200-2026-11-28.md): 2.63 ms in the forward pass of
+// a layer and 7.62 ms in its backward pass. For less than 512 keys the minimum time of an op has this role.
+constexpr double gpu_attention_gain(GpuWork work, GpuPrecision precision, bool has_dropout,
+                                    double keys_per_query) {
+  constexpr double kTilesMeasured = 4, kTilesPerQuery = 1.4;
+  const double tiles = std::max(keys_per_query / 128, kTilesMeasured);
+  const double of_length =
+      tiles / (tiles + kTilesPerQuery) * (kTilesMeasured + kTilesPerQuery) / kTilesMeasured;
+  if (has_dropout || precision != GpuPrecision::kHalf) return of_length;
+  return of_length * (work == GpuWork::kAttention ? 0.159 / 0.099 : 0.387 / 0.299);
+}
+
 // The fractions of the data sheet's bytes per second that norms and all other ops reach. The norms of BERT-large 32 x 512 moved
 // 3.0 TB/s and those of GPT-2 16 x 1024 2.4 (forward, with dropout) and 3.1 (backward) of 4.8, by `train --profile` on an H200.
 inline constexpr double kGpuShareOfBandwidth = 0.83;

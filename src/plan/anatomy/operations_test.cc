@@ -127,6 +127,16 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
+// Attention takes most of the time of one causal sequence of 16384 tokens. Its ops took 325.5 ms by `train --profile` (see
+// gpu_attention_gain()).
+TEST(OperationsAnatomy, AStepWithALongSequenceComesOutAsMeasured) {
+  PlanRequest request = preset_request("Llama-3.2-1B", 1, 16384);
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.precision.activation_dtype = DType::kBF16;
+  EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() * 0.3255, 1, 0.10);
+}
+
 // Measured step times to which the rates in hardware/cpu_efficiency.h were fitted: MiniLM-L6-H384, 4 sequences of 512 tokens, on one
 // thread of a Zen 4. They are processor times, which other processes disturb less than wall-clock times. The time of a run with one step
 // was subtracted from that of a run with five steps, and the difference divided by four (`bench --one_run`).
