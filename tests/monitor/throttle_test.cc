@@ -34,6 +34,22 @@ TEST(ClockEvents, EveryBitHasWords) {
   EXPECT_TRUE(clock_events({}).empty());
 }
 
+// The driver may report reduced clocks while the average power of the last second is still far below the limit.
+TEST(ClockEvents, ThePowerCapStatesWhatTheGpuDraws) {
+  GpuSample sample;
+  sample.clocks.events = 0x4;
+  sample.power.limit_w = 700;
+  const auto advice = [&](double watts) {
+    sample.power.watts = watts;
+    return clock_events(sample).at(0).advice;
+  };
+  EXPECT_TRUE(advice(698).starts_with("the GPU draws 698 of the 700 W that its limit allows; "))
+      << advice(698);
+  EXPECT_TRUE(
+      advice(331).starts_with("at times the GPU draws the 700 W that its limit allows, on average 331 W; "))
+      << advice(331);
+}
+
 TEST(GpuLog, FiguresOfTheRun) {
   const FakeMachine machine("one");
   const Nvml nvml(driver_library());

@@ -27,11 +27,22 @@ constexpr double kHighPowerShare = 0.95;
 constexpr const char* kCoolingAdvice =
     "improve the cooling: air flow, room between cards, dust, fans, or lower the power limit";
 
+// Returns true if the GPU draws almost as much power as its limit allows, on average over the last second.
+bool is_at_power_limit(const GpuPower& power) {
+  return power.watts && power.limit_w && *power.watts >= kHighPowerShare * *power.limit_w;
+}
+
 std::string power_advice(const GpuSample& sample) {
-  const std::string draw = sample.power.watts && sample.power.limit_w
-                               ? fmt::format("the GPU draws {:.0f} of the {:.0f} W that its limit allows; ",
-                                             *sample.power.watts, *sample.power.limit_w)
-                               : std::string();
+  const GpuPower& power = sample.power;
+  std::string draw;
+  if (is_at_power_limit(power)) {
+    draw = fmt::format("the GPU draws {:.0f} of the {:.0f} W that its limit allows; ", *power.watts,
+                       *power.limit_w);
+  } else if (power.watts && power.limit_w) {
+    // The driver reports an average over the last second, but the reason for reduced clocks of this moment.
+    draw = fmt::format("at times the GPU draws the {:.0f} W that its limit allows, on average {:.0f} W; ",
+                       *power.limit_w, *power.watts);
+  }
   return draw +
          "raise the limit if the GPU, the power supply and the cooling permit (nvidia-smi --power-limit)";
 }
@@ -92,7 +103,7 @@ Verdict temperature_verdict(const GpuSample& sample) {
 Verdict power_verdict(const GpuSample& sample) {
   const GpuPower& power = sample.power;
   if (!power.watts || !power.limit_w || *power.limit_w <= 0) return Verdict::kUnknown;
-  return *power.watts >= kHighPowerShare * *power.limit_w ? Verdict::kHigh : Verdict::kGood;
+  return is_at_power_limit(power) ? Verdict::kHigh : Verdict::kGood;
 }
 
 std::string_view verdict_name(Verdict verdict) {
