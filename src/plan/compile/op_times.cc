@@ -59,10 +59,6 @@ double computed_per_needed(GpuWork work, const OpView& op, const Bucket& bucket)
   return 1 + kGpuAttentionTile / static_cast<double>(std::max<int64_t>(bucket.longest, 1));
 }
 
-bool has_dropout(const OpView& op) {
-  return op.attributes().has("p") && op.attributes().number("p") > 0;
-}
-
 // Returns the mean number of keys to which a query of an attention op attends, if all sequences have the largest length of the batch.
 double keys_per_query(const OpView& op, const Bucket& bucket) {
   const auto longest = static_cast<double>(std::max<int64_t>(bucket.longest, 1));
@@ -70,6 +66,13 @@ double keys_per_query(const OpView& op, const Bucket& bucket) {
   const auto window = static_cast<double>(op.attributes().integer_or("window", 0));
   const double of_length = is_causal ? longest / 2 : longest;
   return window > 0 ? std::min(of_length, is_causal ? window : 2 * window) : of_length;
+}
+
+// Returns gpu_attention_gain() for an op of attention in training and evaluation, and 1 for any other op. Attention to cached keys has no
+// dropout probability p. It reads more than it computes, and its rates were not measured.
+double attention_gain(GpuWork work, GpuPrecision precision, const OpView& op, const Bucket& bucket) {
+  if (work == GpuWork::kProduct || !op.attributes().has("p")) return 1;
+  return gpu_attention_gain(work, precision, op.attributes().number("p") > 0, keys_per_query(op, bucket));
 }
 
 // Estimates the time of an op as sqrt(t^2 + m^2): t is the longer of the times for arithmetic and for memory traffic, at the shares of the
@@ -97,9 +100,7 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const double gflops =
       is_tf32 ? gpu_product_gflops(gpu, type, request.precision.fp32_products) : product_gflops(gpu, type);
   const double flops = cost.flops * computed_per_needed(work, op, bucket);
-  const double gain = work == GpuWork::kProduct
-                          ? 1
-                          : gpu_attention_gain(work, precision, has_dropout(op), keys_per_query(op, bucket));
+  const double gain = attention_gain(work, precision, op, bucket);
   const double arithmetic = flops / (gain * gpu_share_of_flops(work, precision) * gflops * 1e9);
   const double least =
       work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
