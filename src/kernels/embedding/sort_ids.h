@@ -30,7 +30,7 @@ namespace plimsoll {
 inline constexpr int32_t kNoId = std::numeric_limits<int32_t>::max();
 
 struct SortIdsArgs {
-  std::array<ConstView, kMaxEmbeddingTables> ids = {};  // per table the ids of the tokens in order, i32, shape [T]
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};  // ids of the tokens per table, i32, shape [T]
   std::array<View, kMaxEmbeddingTables> sorted = {};    // output, the pairs (id, token), i32, shape [T, 2]
   int num_lists = 0;
   int64_t T = 0;
