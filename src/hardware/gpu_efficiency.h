@@ -52,6 +52,11 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
   return 1;
 }
 
+// The number of keys that attention processes at a time. With a causal mask, a query also computes the masked keys in its last
+// tile, on average half of the tile. The operation count of an op does not include this: sequences of 1024 tokens of GPT-2 took
+// 13 % (forward) and 19 % (backward) longer than the fractions measured for BERT predict.
+inline constexpr double kGpuAttentionTile = 128;
+
 // Returns by how much attention is faster than gpu_share_of_flops() states, which was measured with dropout and 512 keys per query.
 //
 // Without dropout, attention of 32 x 512 in bf16 with 16 heads of size 64 took 0.099 instead of 0.159 ms in the forward pass and 0.299
@@ -62,7 +67,7 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 constexpr double gpu_attention_gain(GpuWork work, GpuPrecision precision, bool has_dropout,
                                     double keys_per_query) {
   constexpr double kTilesMeasured = 4, kTilesPerQuery = 1.4;
-  const double tiles = std::max(keys_per_query / 128, kTilesMeasured);
+  const double tiles = std::max(keys_per_query / kGpuAttentionTile, kTilesMeasured);
   const double of_length =
       tiles / (tiles + kTilesPerQuery) * (kTilesMeasured + kTilesPerQuery) / kTilesMeasured;
   if (has_dropout || precision != GpuPrecision::kHalf) return of_length;
@@ -73,11 +78,6 @@ constexpr double gpu_attention_gain(GpuWork work, GpuPrecision precision, bool h
 // 3.0 TB/s and those of GPT-2 16 x 1024 2.4 (forward, with dropout) and 3.1 (backward) of 4.8, by `train --profile` on an H200.
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 inline constexpr double kGpuShareOfBandwidthOfNorms = 0.62;
-
-// The number of keys that attention processes at a time. With a causal mask, a query also computes the masked keys in its last
-// tile, on average half of the tile. The operation count of an op does not include this: sequences of 1024 tokens of GPT-2 took
-// 13 % (forward) and 19 % (backward) longer than the fractions measured for BERT predict.
-inline constexpr double kGpuAttentionTile = 128;
 
 // The fraction of the nominal rate of the link to host memory that copies reach in one direction, and in both directions at once; packet
 // headers and acknowledgements use the rest. Measured on an H200 with cudaMemcpyAsync of pinned memory in pieces of 8 MiB: 54 GB/s one way
