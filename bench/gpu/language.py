@@ -8,8 +8,8 @@ counted. Weights and token ids are random. The optimizer is AdamW, dropout is th
 nothing is saved or logged. The speed is that of the last two thirds of the steps, in which nothing is compiled any more;
 memory is the peak that NVML reports for the card. The first loss of both programs must be that of an untrained model,
 ln(number of classes) within 5 % (25 % for two classes), otherwise the case is not counted.
-The table has the median and the range over the pairs. It needs torch, transformers (5), pynvml, and peft for LoRA; a
-case whose package is missing is named and left out.
+The table has the median and the range over the pairs. It needs torch, transformers (5), pynvml, peft for LoRA, and bitsandbytes
+for QLoRA; a case whose package is missing is named and left out.
 """
 import argparse
 import json
@@ -40,8 +40,13 @@ def lm(name, length):
 # Plimsoll, options of the Hugging Face run.
 CASES = {
     "gpt2": dict(model="gpt2", batch=16, length=1024, steps=(120, 36), words=lm("gpt2", 1024), compiled=True),
+    "gpt2_batch4": dict(model="gpt2", batch=4, length=1024, steps=(200, 200), words=lm("gpt2", 1024)),
+    "gpt2_medium": dict(model="gpt2", batch=16, length=1024, steps=(60, 24), words=lm("gpt2-medium", 1024), compiled=True,
+                        sizes=dict(n_embd=1024, n_layer=24, n_head=16)),
     "llama": dict(model="llama", batch=4, length=2048, steps=(60, 24), words=lm(TINY_LLAMA, 2048)),
     "lora": dict(model="llama", batch=4, length=2048, steps=(60, 24), words=lm(TINY_LLAMA, 2048) + LORA, lora=True),
+    "qlora": dict(model="llama", batch=4, length=2048, steps=(60, 24), lora=True, bits=4,
+                  words=lm(TINY_LLAMA, 2048) + LORA + ["--load_in_4bit"]),
     "roberta": dict(model="roberta", batch=32, length=512, steps=(90, 30), classes=2,
                     words=["--config_name", "roberta-base", "--num_labels", "2", "--dummy_seq_length", "512"]),
     "modernbert": dict(model="modernbert", batch=16, length=1024, steps=(60, 24), classes=2,
@@ -77,7 +82,7 @@ def peer_model(case):
     import transformers
     transformers.logging.set_verbosity_error()
     if case["model"] == "gpt2":
-        return transformers.GPT2LMHeadModel(transformers.GPT2Config())
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**case.get("sizes", {})))
     if case["model"] == "llama":
         return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA, use_cache=False))
     if case["model"] == "roberta":
@@ -86,15 +91,30 @@ def peer_model(case):
     return transformers.ModernBertForSequenceClassification(transformers.ModernBertConfig())
 
 
+def in_4_bits(model):
+    """The model with its linear layers in the 4 bits of bitsandbytes (nf4) and the rest in bf16, as PEFT's guide to QLoRA
+    loads it. Gradient checkpointing, which that guide switches on by default, is off: it would slow the peer down."""
+    import peft
+    import torch
+    import transformers
+    with tempfile.TemporaryDirectory() as folder:
+        model.to(torch.bfloat16).save_pretrained(folder)
+        config = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+        model = type(model).from_pretrained(folder, quantization_config=config, dtype=torch.bfloat16, device_map={"": 0})
+    return peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+
+
 def train_peer(case):
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
     torch.manual_seed(0)
-    model = peer_model(case).cuda()
+    model = peer_model(case)
+    model = in_4_bits(model) if case.get("bits") == 4 else model.cuda()
     if case.get("lora"):
         import peft
-        model = peft.get_peft_model(model.to(torch.bfloat16),
-                                    peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))
+        if case.get("bits") != 4:
+            model = model.to(torch.bfloat16)
+        model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"))
     ids = torch.randint(100, 30000, (256, case["length"]))
     rows = [dict(input_ids=x, labels=i % 2 if "classes" in case else x) for i, x in enumerate(ids)]
     times, losses = [], []

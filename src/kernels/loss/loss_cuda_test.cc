@@ -222,7 +222,8 @@ TEST(TopLogitsCuda, EqualsTheReference) {
                                  {RowsAndColumns{4, 1000}, 8},
                                  {RowsAndColumns{2, 50257}, 17},
                                  {RowsAndColumns{3, 128256}, 64},
-                                 {RowsAndColumns{8, 30528}, 1}}) {
+                                 {RowsAndColumns{8, 30528}, 1},
+                                 {RowsAndColumns{20, 8192}, 9}}) {
     for (const DType dtype : cuda_types()) {
       for (const bool has_ties : {false, true}) {
         GuardedBuffer logits(tensor_name("logits", shape, dtype), dtype, shape.size()),

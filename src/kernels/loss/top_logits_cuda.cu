@@ -14,10 +14,9 @@ namespace {
 // joins the lists and sums of all of them (CUDA C++ Programming Guide, "Distributed Shared Memory"). On an H200, one block takes 17 us for
 // the 128256 logits of a row, because a single multiprocessor reads them, and a cluster takes 8 us.
 inline constexpr int kTopThreads = 1024;
-// kTopBlocks is the number of thread blocks of a cluster. A row is divided between them if it has at least kDividedClasses classes and the
-// call has at most kDividedRows rows. On an H200, selecting the 8 largest of 50257 logits takes 25.4 us undivided and 11.0 us divided for 8
-// rows, but 25.5 us undivided and 32.3 us divided for 32 rows.
-inline constexpr int kTopBlocks = 8;
+// A row of at least kDividedClasses classes is divided between the blocks of a cluster: eight blocks if the call has at most kDividedRows
+// rows, four if it has at most twice as many. On an H200, selecting the 8 largest of 50257 logits takes 25.4 us undivided and 11.0 us
+// divided by eight for 8 rows, but 25.5 us undivided and 32.3 us divided by eight for 32 rows, because 256 blocks do not run at a time.
 inline constexpr int64_t kDividedClasses = 4 * kTopThreads;
 inline constexpr int64_t kDividedRows = 16;
 
@@ -117,11 +116,12 @@ __device__ __forceinline__ void write_log_sum(const TopRows& a, int64_t row, con
 // Joins the results of all blocks of a cluster in its first block. `keys` and `own_sum` are the results of this block in shared memory: a.k
 // logits in descending order, followed by kNothing if there are fewer, and the sum of exponentials. The place of a logit in the joined list
 // is the number of logits that are larger.
+template <int kBlocks>
 __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponentials* own_sum) {
-  __shared__ Key lists[kTopBlocks][kMaxTopLogits];
+  __shared__ Key lists[kBlocks][kMaxTopLogits];
   __shared__ Key joined[kMaxTopLogits];
   const auto cluster = cooperative_groups::this_cluster();
-  const int thread = static_cast<int>(threadIdx.x), all = kTopBlocks * a.k;
+  const int thread = static_cast<int>(threadIdx.x), all = kBlocks * a.k;
   cluster.sync();
   if (cluster.block_rank() == 0) {
     for (int i = thread; i < all; i += kTopThreads)
@@ -129,7 +129,7 @@ __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponen
     if (thread < a.k) joined[thread] = kNothing;
     if (thread < 32) {
       RowExponentials sum;
-      if (thread < kTopBlocks) sum = *cluster.map_shared_rank(own_sum, thread);
+      if (thread < kBlocks) sum = *cluster.map_shared_rank(own_sum, thread);
       sum.add_over_warp();
       if (thread == 0) write_log_sum(a, row, sum);
     }
@@ -139,7 +139,7 @@ __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponen
       if (key == kNothing) continue;
       int larger = 0;
 #pragma unroll
-      for (int block = 0; block < kTopBlocks; ++block) {
+      for (int block = 0; block < kBlocks; ++block) {
         int begin = 0, end = a.k;
         while (begin < end) {
           const int middle = (begin + end) / 2;
@@ -156,8 +156,8 @@ __device__ void join_blocks(const TopRows& a, int64_t row, Key* keys, RowExponen
 }
 #endif
 
-// If kDivided is set, the grid is [kTopBlocks, rows] and the blocks of a row form a cluster. Otherwise the grid is [1, rows].
-template <typename T, int N, int kKept, bool kDivided>
+// The grid is [kBlocks, rows]. The blocks of a row form a cluster.
+template <typename T, int N, int kKept, int kBlocks>
 __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits, const TopRows a) {
   __shared__ RowExponentials sums[kTopThreads / 32];
   __shared__ Key winners[2][kTopThreads / 32];
@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits
   begin_early_launch();
   const int64_t row = blockIdx.y;
   int64_t first_class = 0, num_classes = a.num_classes;
-  if constexpr (kDivided) {
-    const int64_t size = (a.num_classes + kTopBlocks * N - 1) / (kTopBlocks * N) * N;
+  if constexpr (kBlocks > 1) {
+    const int64_t size = (a.num_classes + kBlocks * N - 1) / (kBlocks * N) * N;
     first_class = min(a.num_classes, size * blockIdx.x);
     num_classes = min(size, a.num_classes - first_class);
   }
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits
     __syncthreads();
     best = largest_of_warp(slots[lane]);
     if (threadIdx.x == 0) {
-      if constexpr (kDivided) {
+      if constexpr (kBlocks > 1) {
         block_keys[i] = best;
         if (i == 0) block_sum[0] = all;
       } else {
@@ -214,22 +214,25 @@ __global__ void __launch_bounds__(kTopThreads) top_logits_kernel(const T* logits
     }
   }
 #if __CUDA_ARCH__ >= 900
-  if constexpr (kDivided) join_blocks(a, row, block_keys, block_sum);
+  if constexpr (kBlocks > 1) join_blocks<kBlocks>(a, row, block_keys, block_sum);
 #endif
 }
 
 template <typename T, int N, int kKept>
 void launch_top_logits(const T* logits, const TopRows& rows, int64_t num_rows, CudaStream stream) {
-  const bool divided = num_rows <= kDividedRows && rows.num_classes >= kDividedClasses &&
+  const auto launch = [&](auto blocks) {
+    constexpr int kBlocks = decltype(blocks)::value;
+    launch_early(top_logits_kernel<T, N, kKept, kBlocks>,
+                 {.grid = dim3(kBlocks, static_cast<unsigned>(num_rows)),
+                  .block = dim3(kTopThreads),
+                  .cluster = kBlocks},
+                 stream, logits, rows);
+  };
+  const bool divided = num_rows <= 2 * kDividedRows && rows.num_classes >= kDividedClasses &&
                        device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
-  const auto count = static_cast<unsigned>(num_rows);
-  if (divided) {
-    return launch_early(top_logits_kernel<T, N, kKept, true>,
-                        {.grid = dim3(kTopBlocks, count), .block = dim3(kTopThreads), .cluster = kTopBlocks},
-                        stream, logits, rows);
-  }
-  launch_early(top_logits_kernel<T, N, kKept, false>, {.grid = dim3(1, count), .block = dim3(kTopThreads)},
-               stream, logits, rows);
+  if (!divided) return launch(std::integral_constant<int, 1>{});
+  if (num_rows <= kDividedRows) return launch(std::integral_constant<int, 8>{});
+  launch(std::integral_constant<int, 4>{});
 }
 
 }  // namespace

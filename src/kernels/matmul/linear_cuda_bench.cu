@@ -439,7 +439,8 @@ int main(int count, char** words) {
                                            {2304, 768},
                                            {768, 768},
                                            {3072, 768},
-                                           {768, 3072}})
+                                           {768, 3072},
+                                           {50257, 768}})
         plimsoll::few_rows(rows, columns, terms);
     }
   }

@@ -7,12 +7,17 @@
 // launch writes w, a block copies the first groups of w while the preceding launches are still running (early_launch.cuh), so that reading
 // weights does not pause between two products.
 //
+// Layers with very many or very few columns are divided differently (Division): each warp computes whole tiles, which needs no exchange
+// between warps, or several blocks divide the terms of one tile, so that more multiprocessors read w and x.
+//
 // Up to eight rows of x are copied to the block's shared memory, if they fit. More rows are copied only if the layer has enough columns
 // that each block computes several tiles; otherwise they are read through the cache, because copying them first takes longer.
 //
 // With a norm before the layer (norm_linear.h), each block normalizes the rows of x, and the first block writes their sums with the
 // residual. With a gated linear unit after the layer, a tile has eight columns of the gate and the eight columns that this part of the gate
 // multiplies.
+#include <cooperative_groups.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -56,6 +61,11 @@ constexpr int kTerms = 32;          // number of terms per group: eight for each
 static_assert(kTerms == kCudaFewRowsTerms);
 // The distance in floats between two rows of sums in shared memory. It lets the 32 threads of a warp write to different banks.
 constexpr int kSumStride = 20;
+
+// States how a layer is divided. kBlocks: a block computes a tile, and its warps divide the terms. kWarps: each warp computes whole tiles.
+// kClusters: the kBlocksPerCluster blocks of a cluster compute a tile, and all their warps divide the terms.
+enum class Division : uint8_t { kBlocks, kWarps, kClusters };
+constexpr int kBlocksPerCluster = 4;
 
 struct FewRowsArgs {
   const void* x;
@@ -258,8 +268,29 @@ __device__ void stage_rows(const FewRowsArgs& args, T* to, int stride) {
   }
 }
 
+// Waits until all threads of the cluster have called this function. Their writes to shared memory are then visible to all of them.
+__device__ __forceinline__ void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  cooperative_groups::this_cluster().sync();
+#else
+  __trap();
+#endif
+}
+// Returns the sum of the values that the blocks of the cluster have at the same place of their shared memory, added in the order of the
+// blocks.
+template <int kBlocks>
+__device__ __forceinline__ float sum_of_cluster([[maybe_unused]] float* place) {
+  float total = 0.0f;
+#if __CUDA_ARCH__ >= 900
+  const auto cluster = cooperative_groups::this_cluster();
+#pragma unroll
+  for (unsigned block = 0; block < kBlocks; ++block) total += *cluster.map_shared_rank(place, block);
+#endif
+  return total;
+}
+
 // Computes the layer. kTiles is the number of rows of x divided by eight, rounded up.
-template <typename T, int kTiles, Rows kRows>
+template <typename T, int kTiles, Rows kRows, Division kDivision>
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRows>)
     linear_few_rows_kernel(const __grid_constant__ FewRowsArgs args) {
   extern __shared__ uint4 dynamic_shared[];
@@ -274,15 +305,23 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int columns_of_tile = is_gated ? kColumns / 2 : kColumns;
   const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
   const int rows_of_w = is_gated ? 2 * args.columns : args.columns;
-  const int groups = args.terms / kTerms;
-  const int first_tile = static_cast<int>(blockIdx.x), tile_step = static_cast<int>(gridDim.x);
+  // The tiles of this warp, and its groups of terms in each of them.
+  constexpr bool kOwnsTiles = kDivision == Division::kWarps;
+  constexpr int kParts = kDivision == Division::kClusters ? kBlocksPerCluster : 1;
+  constexpr int kGroupStep = kOwnsTiles ? 1 : kWarps;
+  const int block = static_cast<int>(blockIdx.x) / kParts, blocks = static_cast<int>(gridDim.x) / kParts;
+  [[maybe_unused]] const int part = static_cast<int>(blockIdx.x) % kParts;
+  const int first_tile = kOwnsTiles ? block * kWarps + warp : block,
+            tile_step = kOwnsTiles ? blocks * kWarps : blocks;
+  const int all_groups = args.terms / kTerms, groups = all_groups * (part + 1) / kParts;
+  const int first_group = all_groups * part / kParts + (kOwnsTiles ? 0 : warp);
 
   // The next copy of this thread: the tile, the number of the group of terms, and the two rows of w. A thread whose column is after the
   // last one of y copies the row of w of the last column instead; its sums are not stored.
   struct {
     int tile, at;
     const T* w[2];
-  } source{first_tile, warp, {}};
+  } source{first_tile, first_group, {}};
   const auto find_rows = [&] {
     const int first = source.tile * columns_of_tile + group;
     const int second = is_gated ? args.columns + first : first + kColumns / 2;
@@ -292,14 +331,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   };
   find_rows();
   const auto copy_next = [&](int slot) {
-    // All tiles have the same number of groups. If that is at most the number of this warp, the warp copies nothing for any tile.
+    // All tiles have the same groups. A warp that has no group in the first tile copies nothing for any tile.
     if (source.tile < tiles && source.at < groups) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         start_copy(&shared.w[warp][slot][half][lane], source.w[half] + source.at * kTerms);
-      source.at += kWarps;
+      source.at += kGroupStep;
       if (source.at >= groups) {
-        source.at = warp;
+        source.at = first_group;
         source.tile += tile_step;
         find_rows();
       }
@@ -342,7 +381,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   for (int tile = first_tile; tile < tiles; tile += tile_step, buffer ^= 1) {
     float acc[kTiles][4] = {};
 #pragma unroll 2
-    for (int at = warp; at < groups; at += kWarps) {
+    for (int at = first_group; at < groups; at += kGroupStep) {
       uint4 x_terms[kTiles];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) x_terms[i] = *reinterpret_cast<const uint4*>(x[i] + at * kTerms);
@@ -357,46 +396,118 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       }
     }
 
-    auto& sums = shared.sums[buffer];
-#pragma unroll
-    for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        sums[warp][kRowsPerProduct * i + 2 * quarter + k % 2][group + 8 * (k / 2)] = acc[i][k];
-    }
-    // The sums of the next tile are written to the other of two buffers, so one barrier per tile is enough.
-    __syncthreads();
     const int first = tile * columns_of_tile;
-    const auto layer = [&](int row, int column, int row_of_w) {
-      float total = 0.0f;
-#pragma unroll
-      for (int other = 0; other < kWarps; ++other) total += sums[other][row][column];
-      return args.bias.data == nullptr ? total : total + args.bias.at(row_of_w);
-    };
-    for (int i = warp * 32 + lane; i < columns_of_tile * args.rows; i += kThreads) {
-      const int row = i / columns_of_tile, column = i % columns_of_tile;
-      if (first + column >= args.columns) continue;
-      float y[1] = {layer(row, column, first + column)};
+    // Stores one element of y. `gate` and `value` are the sums of its column and, for a gated unit, of the column that it multiplies.
+    const auto store = [&](int row, int column, float gate, float value) {
+      const auto with_bias = [&](float sum, int row_of_w) {
+        return args.bias.data == nullptr ? sum : sum + args.bias.at(row_of_w);
+      };
+      float y[1] = {with_bias(gate, first + column)};
       if (args.end != LayerEnd::kProduct) y[0] = activate<T>(args.activation, y[0]);
-      if (is_gated) y[0] *= layer(row, column + kColumns / 2, args.columns + first + column);
+      if (is_gated) y[0] *= with_bias(value, args.columns + first + column);
       cuda::store_floats<T, 1>(static_cast<T*>(args.y) + row * args.y_stride + first + column, y);
+    };
+    if constexpr (kOwnsTiles) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const int row = kRowsPerProduct * i + 2 * quarter + k % 2, column = group + 8 * (k / 2);
+          if (row < args.rows && column < columns_of_tile && first + column < args.columns)
+            store(row, column, acc[i][k], acc[i][2 + k % 2]);
+        }
+      }
+    } else {
+      auto& sums = shared.sums[buffer];
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          sums[warp][kRowsPerProduct * i + 2 * quarter + k % 2][group + 8 * (k / 2)] = acc[i][k];
+      }
+      // The sums of the next tile are written to the other of two buffers, so one barrier per tile is enough.
+      __syncthreads();
+      const auto sum_of_block = [&](int row, int column) {
+        float total = 0.0f;
+#pragma unroll
+        for (int other = 0; other < kWarps; ++other) total += sums[other][row][column];
+        return total;
+      };
+      if constexpr (kParts > 1) {
+        // Each block stores its sums in place of those of its first warp. Only the thread that computes a sum reads the values it replaces.
+        for (int i = warp * 32 + lane; i < kColumns * args.rows; i += kThreads)
+          sums[0][i / kColumns][i % kColumns] = sum_of_block(i / kColumns, i % kColumns);
+        wait_for_cluster();
+      }
+      const auto sum_of = [&](int row, int column) {
+        if constexpr (kParts > 1) return sum_of_cluster<kParts>(&sums[0][row][column]);
+        return sum_of_block(row, column);
+      };
+      for (int i = part * kThreads + warp * 32 + lane; i < columns_of_tile * args.rows;
+           i += kParts * kThreads) {
+        const int row = i / columns_of_tile, column = i % columns_of_tile;
+        if (first + column >= args.columns) continue;
+        store(row, column, sum_of(row, column), is_gated ? sum_of(row, column + kColumns / 2) : 0.0f);
+      }
     }
   }
+  if constexpr (kParts > 1) wait_for_cluster();  // other blocks may still read the shared memory of this one
+}
+
+// Returns the number of columns of y per tile.
+int columns_per_tile(LayerEnd end) {
+  return end == LayerEnd::kGlu ? kColumns / 2 : kColumns;
+}
+
+// Chooses how a layer is divided. The choice does not depend on the number of rows within 1 to 8 and within 9 to 32, so that the bits of a
+// row do not depend on it either. Measured on an H200 (linear_cuda_bench few, with early launches): 768 columns of 3072 terms take 7.4 us
+// with blocks, 6.0 us with clusters of two and 5.0 us with clusters of four for 32 rows, but 3.0 us with blocks and 3.5 us with clusters of
+// two for one row. With 768 terms clusters are slower for 32 rows too (3.5 instead of 2.7 us).
+template <int kTiles>
+Division division_of(const FewRowsArgs& args) {
+  constexpr int kTermsForClusters = 2048;
+  const int multiprocessors = cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
+  const int columns_of_tile = columns_per_tile(args.end);
+  const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
+  // Warps compute whole tiles if there are several for each warp and at most a tenth of the warps have nothing to do at the end.
+  const int warps = kWarps * multiprocessors, rounds = (tiles + warps - 1) / warps;
+  if (rounds > 1 && int64_t{10} * tiles >= int64_t{9} * rounds * warps) return Division::kWarps;
+  const bool has_clusters = kTiles > 1 && cuda::device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
+  return has_clusters && 2 * tiles <= multiprocessors && args.terms >= kTermsForClusters ? Division::kClusters
+                                                                                         : Division::kBlocks;
+}
+
+template <typename T, int kTiles, Rows kRows, Division kDivision>
+void launch_division(const FewRowsArgs& args, int64_t shared_bytes, CudaStream stream) {
+  const auto kernel = linear_few_rows_kernel<T, kTiles, kRows, kDivision>;
+  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                          static_cast<int>(kFewRowsSharedBytes));
+  PLIMSOLL_CUDA(allowed);
+  constexpr int kTilesAtOnce = kDivision == Division::kWarps ? kWarps : 1;
+  constexpr int kParts = kDivision == Division::kClusters ? kBlocksPerCluster : 1;
+  const int columns_at_once = kTilesAtOnce * columns_per_tile(args.end);
+  const int resident =
+      kBlocksPerMultiprocessor<kTiles, kRows> * cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
+  const int clusters = std::min((args.columns + columns_at_once - 1) / columns_at_once, resident / kParts);
+  cuda::launch_early(kernel,
+                     {.grid = dim3(static_cast<unsigned>(clusters * kParts)),
+                      .block = dim3(32, kWarps),
+                      .shared_bytes = shared_bytes,
+                      .cluster = kParts},
+                     stream, args);
 }
 
 template <typename T, int kTiles, Rows kRows>
 void launch_rows(const FewRowsArgs& args, int64_t shared_bytes, CudaStream stream) {
-  const auto kernel = linear_few_rows_kernel<T, kTiles, kRows>;
-  static const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                          static_cast<int>(kFewRowsSharedBytes));
-  PLIMSOLL_CUDA(allowed);
-  const int columns_of_tile = args.end == LayerEnd::kGlu ? kColumns / 2 : kColumns;
-  const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
-  const int resident =
-      kBlocksPerMultiprocessor<kTiles, kRows> * cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
-  const auto blocks = static_cast<unsigned>(std::min(tiles, resident));
-  cuda::launch_early(kernel, {.grid = dim3(blocks), .block = dim3(32, kWarps), .shared_bytes = shared_bytes},
-                     stream, args);
+  const Division division = division_of<kTiles>(args);
+  if (division == Division::kWarps)
+    return launch_division<T, kTiles, kRows, Division::kWarps>(args, shared_bytes, stream);
+  // A layer that clusters compute has too few columns for its rows to be copied to shared memory.
+  if constexpr (kTiles > 1 && kRows == Rows::kInPlace) {
+    if (division == Division::kClusters)
+      return launch_division<T, kTiles, kRows, Division::kClusters>(args, shared_bytes, stream);
+  }
+  launch_division<T, kTiles, kRows, Division::kBlocks>(args, shared_bytes, stream);
 }
 
 // Returns the bytes of shared memory of a thread block if the rows of x are copied there.

@@ -261,21 +261,38 @@ TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
   }
 }
 
-// The bits of a row must not depend on the number of rows, and must be the same in every run.
+// Tests layers with so many columns that each warp computes whole tiles, on GPUs of at most 132 multiprocessors.
+TEST(LinearFewRowsCuda, WarpsComputeWholeTiles) {
+  int major = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  for (const int64_t rows : {1, 12, 32}) {
+    for (const int64_t terms : {32, 544}) {
+      const MatmulProblem problem = layer(rows, 33001, terms, DType::kBF16, DType::kF32);
+      check_random(problem, *prepare_few_rows_matmul_cuda(problem, SecondOperand::kConstant));
+    }
+  }
+}
+
+// The bits of a row must not depend on the number of rows, and must be the same in every run. Warps compute whole tiles of the
+// layer with 33001 columns; in the other two, the warps of a block divide the terms of a tile.
 TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
   int major = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
   if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
-  Layer all(layer(32, 130, 1056, DType::kBF16, DType::kF32));
-  all.fill_normal();
-  all.run(*prepare_few_rows_matmul_cuda(all.problem, SecondOperand::kVariable));
-  for (const int64_t rows : {1, 8, 13, 20}) {
-    Layer few(layer(rows, 130, 1056, DType::kBF16, DType::kF32));
-    for (auto [from, to] : {std::pair{&all.x, &few.x}, {&all.w, &few.w}, {&all.bias, &few.bias}}) {
-      for (int64_t i = 0; i < to->count(); ++i) to->view().store(i, from->load(i));
+  for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{130, 1056}, {33001, 96}, {4000, 256}}) {
+    Layer all(layer(32, columns, terms, DType::kBF16, DType::kF32));
+    all.fill_normal();
+    all.run(*prepare_few_rows_matmul_cuda(all.problem, SecondOperand::kVariable));
+    for (const int64_t rows : {1, 8, 13, 20}) {
+      Layer few(layer(rows, columns, terms, DType::kBF16, DType::kF32));
+      for (auto [from, to] : {std::pair{&all.x, &few.x}, {&all.w, &few.w}, {&all.bias, &few.bias}}) {
+        for (int64_t i = 0; i < to->count(); ++i) to->view().store(i, from->load(i));
+      }
+      few.run(*prepare_few_rows_matmul_cuda(few.problem, SecondOperand::kConstant));
+      for (int64_t i = 0; i < few.y.count(); ++i)
+        ASSERT_EQ(few.y.load(i), all.y.load(i)) << columns << " " << rows << " " << i;
     }
-    few.run(*prepare_few_rows_matmul_cuda(few.problem, SecondOperand::kConstant));
-    for (int64_t i = 0; i < few.y.count(); ++i) ASSERT_EQ(few.y.load(i), all.y.load(i)) << rows << " " << i;
   }
 }
 

@@ -110,6 +110,16 @@ TEST(NormLinearCuda, AgreesWithTheReference) {
   }
 }
 
+// Tests layers with so many columns that each warp computes whole tiles.
+TEST(NormLinearCuda, WarpsComputeWholeTiles) {
+  if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0";
+  for (const LayerEnd end : {LayerEnd::kActivation, LayerEnd::kGlu}) {
+    for (const int64_t rows : {2, 13})
+      check(problem_of(NormKind::kRms, end, rows, 33024, 96, DType::kBF16, true), DType::kF32,
+            {.residual = true, .bias = true});
+  }
+}
+
 // Tests columns that do not fill a tile, norm and bias parameters in 16 bits, and numbers of terms for which a thread processes several
 // vectors of a row.
 TEST(NormLinearCuda, OtherSizesAndTypes) {
