@@ -469,7 +469,8 @@ Division division_of(const FewRowsArgs& args) {
   const int multiprocessors = cuda::device_attribute<cudaDevAttrMultiProcessorCount>();
   const int columns_of_tile = columns_per_tile(args.end);
   const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
-  // Warps compute whole tiles if there are several for each warp and at most a tenth of the warps have nothing to do at the end.
+  // Warps compute whole tiles if each warp gets several, and if at most a tenth of their time is lost because the tiles
+  // cannot be divided evenly.
   const int warps = kWarps * multiprocessors, rounds = (tiles + warps - 1) / warps;
   if (rounds > 1 && int64_t{10} * tiles >= int64_t{9} * rounds * warps) return Division::kWarps;
   const bool has_clusters = kTiles > 1 && cuda::device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;

@@ -226,7 +226,7 @@ bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   // cuBLASLt is faster for more than eight rows and large weights. Measured on an H200 (linear_cuda_bench few, with early launches): with
   // 32 rows, 16384 columns of 2048 terms take 27.6 us with linear_few_rows_cuda.cu and 18.7 us with cuBLASLt, and 2048 columns of 8192
   // terms take 20.0 and 12.9 us. cuBLASLt is slow if the rows of its 16-bit result do not begin at multiples of 16 bytes. Up to eight rows,
-  // linear_few_rows_cuda.cu is used for all sizes. An output layer of 128256 columns and 2048 terms alone takes 148 us with it and 126 us
+  // linear_few_rows_cuda.cu is used for all sizes. An output layer of 128256 columns and 2048 terms alone takes 134 us with it and 126 us
   // with cuBLASLt, but a launch of cuBLASLt does not overlap with the launches before and after it; whether a decoding step would become
   // faster was not measured.
   constexpr int64_t kLibraryBytes = int64_t{32} << 20;

@@ -62,7 +62,7 @@ std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& probl
 // may read B before these launches have ended (element_wise/cuda/early_launch.cuh).
 enum class SecondOperand : uint8_t { kVariable, kConstant };
 // Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
-// depends only on the same row of A. Errors: kInternal if linear_few_rows_fit() does not hold.
+// depends only on the same row of A, and its bits are the same for 1 to 8 rows, and for 9 to 32 rows. Errors: kInternal if linear_few_rows_fit() does not hold.
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b);
 // Prepares the product with Plimsoll's own kernel (linear_cuda_wgmma.h), whatever the number of rows is. Errors: kInternal if
 // matmul_as_linear() returns nothing. In a build without code for compute capability 9.0, run() throws kInternal.

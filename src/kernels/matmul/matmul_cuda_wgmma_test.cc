@@ -7,25 +7,23 @@
 #include <vector>
 
 #include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/testing/compute_capability.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll {
 namespace {
 
+using test::compute_capability;
 using test::DeviceBuffer;
 using test::GuardedBuffer;
 
 constexpr int kSm = 90;
 
-bool is_hopper() {
-  int major = 0, minor = 0;
-  EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  EXPECT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), cudaSuccess);
-  return 10 * major + minor == kSm;
-}
-
 #define PLIMSOLL_NEEDS_HOPPER() \
-  if (!is_hopper()) GTEST_SKIP() << "needs compute capability 9.0"
+  if (compute_capability() != kSm) GTEST_SKIP() << "needs compute capability 9.0"
+// The kernel for few rows is compiled for compute capability 8.0 and later, although plans use it only on 9.0.
+#define PLIMSOLL_NEEDS_AMPERE() \
+  if (compute_capability() < 80) GTEST_SKIP() << "needs compute capability 8.0"
 
 MatmulProblem layer(int64_t rows, int64_t columns, int64_t terms, DType dtype, DType bias_dtype) {
   return {.m = rows,
@@ -226,9 +224,7 @@ void check_tiles(const MatmulProblem& problem) {
 // Tests numbers of rows that fill the eight rows of an instruction and that do not, numbers of columns that do not fill a tile, and numbers
 // of terms for which some warps have no group of terms, one group or several. Runs on any GPU with the instructions.
 TEST(LinearFewRowsCuda, AgreesWithTheReference) {
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  PLIMSOLL_NEEDS_AMPERE();
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     for (const int64_t rows : {1, 2, 7, 8, 9, 16, 17, 31, 32}) {
       for (const int64_t columns : {1, 16, 81, 257}) {
@@ -248,9 +244,7 @@ TEST(LinearFewRowsCuda, AgreesWithTheReference) {
 
 // Tests layers with more tiles than thread blocks, whose last tile is full or not, so that each block computes several tiles.
 TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  PLIMSOLL_NEEDS_AMPERE();
   for (const int64_t rows : {1, 12, 32}) {
     for (const int64_t columns : {9600, 13001}) {
       for (const int64_t terms : {64, 1056}) {
@@ -263,9 +257,7 @@ TEST(LinearFewRowsCuda, BlocksComputeSeveralTiles) {
 
 // Tests layers with so many columns that each warp computes whole tiles, on GPUs of at most 132 multiprocessors.
 TEST(LinearFewRowsCuda, WarpsComputeWholeTiles) {
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
+  PLIMSOLL_NEEDS_AMPERE();
   for (const int64_t rows : {1, 12, 32}) {
     for (const int64_t terms : {32, 544}) {
       const MatmulProblem problem = layer(rows, 33001, terms, DType::kBF16, DType::kF32);
@@ -274,17 +266,18 @@ TEST(LinearFewRowsCuda, WarpsComputeWholeTiles) {
   }
 }
 
-// The bits of a row must not depend on the number of rows, and must be the same in every run. Warps compute whole tiles of the
-// layer with 33001 columns; in the other two, the warps of a block divide the terms of a tile.
+// The bits of a row must not depend on the number of rows within 1 to 8 and within 9 to 32, nor at all unless clusters compute the layer, and
+// must be the same in every run. Warps compute whole tiles of the layer with 33001 columns, clusters compute the one with 2080 terms on
+// compute capability 9.0, and in the other two the warps of a block divide the terms of a tile.
 TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
-  int major = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-  if (major < 8) GTEST_SKIP() << "needs compute capability 8.0";
-  for (const auto& [columns, terms] : {std::pair<int64_t, int64_t>{130, 1056}, {33001, 96}, {4000, 256}}) {
+  PLIMSOLL_NEEDS_AMPERE();
+  for (const auto& [columns, terms] :
+       {std::pair<int64_t, int64_t>{130, 1056}, {33001, 96}, {4000, 256}, {130, 2080}}) {
     Layer all(layer(32, columns, terms, DType::kBF16, DType::kF32));
     all.fill_normal();
     all.run(*prepare_few_rows_matmul_cuda(all.problem, SecondOperand::kVariable));
     for (const int64_t rows : {1, 8, 13, 20}) {
+      if (rows <= 8 && terms == 2080) continue;
       Layer few(layer(rows, columns, terms, DType::kBF16, DType::kF32));
       for (auto [from, to] : {std::pair{&all.x, &few.x}, {&all.w, &few.w}, {&all.bias, &few.bias}}) {
         for (int64_t i = 0; i < to->count(); ++i) to->view().store(i, from->load(i));

@@ -130,6 +130,8 @@ TEST(NormLinearCuda, OtherSizesAndTypes) {
         {.residual = true});
   check(problem_of(NormKind::kRms, LayerEnd::kGlu, 8, 64, 4096, DType::kBF16, false), DType::kBF16,
         {.residual = true});
+  check(problem_of(NormKind::kRms, LayerEnd::kGlu, 13, 64, 2080, DType::kBF16, true), DType::kF32,
+        {.residual = true, .bias = true});
   check(problem_of(NormKind::kLayer, LayerEnd::kActivation, 32, 40, 4096, DType::kF16, false), DType::kF16,
         {.residual = true, .beta = true});
 }
