@@ -7,6 +7,8 @@
 //   KERNEL_TRACE_SPANS    a file for the start and the end of each record in nanoseconds, its stream and its name
 //   KERNEL_TRACE_GRAPHS   1: one record per launched CUDA graph instead of one per kernel
 //
+// In the name of a file, %p stands for the number of the process, so that each rank of a run writes its own files.
+//
 // Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
 // work. With a record per kernel, CUPTI itself makes these pauses longer. The true value is between the two.
 //
@@ -14,6 +16,7 @@
 // kernels at the start of a run and its output at the end. Times come from CUPTI's activity records (CUDA Toolkit,
 // "CUPTI Activity API"), in nanoseconds.
 #include <cupti.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -88,6 +91,10 @@ Span span_of(const CUpti_Activity* record) {
       const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
       return {copy->start, copy->end, "copy of kind " + std::to_string(int{copy->copyKind}), true,
               copy->streamId};
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
+      const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record);
+      return {copy->start, copy->end, "copy between GPUs", true, copy->streamId};
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto* fill = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
@@ -173,9 +180,17 @@ void print_totals(FILE* out, const std::map<std::string, Total>& totals, uint64_
   }
 }
 
+// Opens a file whose name may contain %p. If that fails, prints the reason and returns null.
+FILE* open_output(std::string path) {
+  if (const size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) std::perror(path.c_str());
+  return file;
+}
+
 void write_spans(const char* path, const std::vector<Span>& spans) {
-  FILE* file = std::fopen(path, "w");
-  if (file == nullptr) return std::perror(path);
+  FILE* file = open_output(path);
+  if (file == nullptr) return;
   for (const Span& span : spans) {
     std::fprintf(file, "%llu\t%llu\t%u\t%s\n", static_cast<unsigned long long>(span.start),
                  static_cast<unsigned long long>(span.end), span.stream, span.name.c_str());
@@ -209,7 +224,7 @@ void report() {
   must(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "the last records are missing");
   const std::lock_guard lock(trace().mutex);
   const char* path = std::getenv("KERNEL_TRACE_FILE");
-  FILE* out = path != nullptr ? std::fopen(path, "w") : stderr;
+  FILE* out = path != nullptr ? open_output(path) : stderr;
   if (out == nullptr) out = stderr;
   print_report(out);
   if (out != stderr) std::fclose(out);
@@ -224,6 +239,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
                                        : CUPTI_ACTIVITY_KIND_GRAPH_TRACE),
        "no records of kernels");
   must(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY), "no records of copies");
+  must(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY2), "no records of copies between GPUs");
   must(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMSET), "no records of fills");
   std::atexit(report);
   return 1;

@@ -9,6 +9,7 @@
 #include "base/split_f32.h"
 #include "exec/bound_op.h"
 #include "graph/ops/chunk.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
 
@@ -306,12 +307,32 @@ void Executor::write_divided(const PersistentBuffer& buffer, int64_t offset,
 // Writes bytes of a value, or of this rank's part if a tensor-parallel group divides the value. If data-parallel ranks store slices of
 // it, writes only the bytes that belong to this rank's slice.
 void Executor::write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes) {
+  if (const PersistentBuffer* copy = whole_copy_of_slices(buffer)) write_copy(*copy, offset, bytes);
   ByteRange slice{0, buffer.part_elements() * dtype_bytes(buffer.type.dtype)};
   if (buffer.divided) slice = slice_of_data_rank(buffer, owners_of(buffer, MeshAxis::kData).rank());
   const ByteRange own = slice.overlap({offset, offset + std::ssize(bytes)});
   if (own.size() == 0) return;
   backend_->write(buffer.space, buffer.offset + own.begin - slice.begin,
                   bytes.subspan(static_cast<size_t>(own.begin - offset), static_cast<size_t>(own.size())));
+}
+
+const PersistentBuffer* Executor::whole_copy_of_slices(const PersistentBuffer& buffer) const {
+  if (!buffer.divided) return nullptr;
+  const auto pair = std::ranges::find(plan_.weight_copies, buffer.name, &WeightCopy::weight);
+  if (pair == plan_.weight_copies.end()) return nullptr;
+  const PersistentBuffer& copy = plan_.buffer(pair->copy);
+  return copy.divided ? nullptr : &copy;
+}
+
+void Executor::write_copy(const PersistentBuffer& copy, int64_t offset, std::span<const std::byte> weight) {
+  const int64_t first = offset / dtype_bytes(DType::kF32);
+  const int64_t count = std::ssize(weight) / dtype_bytes(DType::kF32);
+  const int64_t width = dtype_bytes(copy.type.dtype);
+  std::vector<std::byte> rounded(static_cast<size_t>(count * width));
+  copy_weights_cpu({.weight = {weight.data(), DType::kF32},
+                    .low = {rounded.data(), copy.type.dtype},
+                    .n = count});
+  backend_->write(copy.space, copy.offset + first * width, rounded);
 }
 
 int64_t Executor::elements(const std::string& name) const {
@@ -592,6 +613,7 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
+    if (whole_copy_of_slices(weight) != nullptr) continue;
     if (weight.space == Space::kDisk) {
       copy_weights_from_disk(weight, copy);
       continue;

@@ -222,6 +222,11 @@ class Executor {
   void read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
   void write_slice(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   void read_divided(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);
+  // Returns the 16-bit copy of a weight, if every rank stores the whole copy but only its slice of the weight; null otherwise. Such a copy
+  // cannot be made from the weight that this rank stores, so write() makes it from the bytes that it is given.
+  const PersistentBuffer* whole_copy_of_slices(const PersistentBuffer& buffer) const;
+  // Rounds bytes of an fp32 weight, beginning `offset` bytes after its start, and writes them into its 16-bit copy.
+  void write_copy(const PersistentBuffer& copy, int64_t offset, std::span<const std::byte> weight);
   void write_divided(const PersistentBuffer& buffer, int64_t offset, std::span<const std::byte> bytes);
   using ReadFunction = void (Executor::*)(const std::string& name, int64_t offset,
                                           std::span<std::byte> bytes);

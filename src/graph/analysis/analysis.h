@@ -61,13 +61,14 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph);
 // copy, and every input of a collective operation.
 std::span<const ValueId> values_in_use(const Op& op);
 
-// Deferred ops do work in one run of a program that the previous run has left: they update weights with
-// gradients that are still on the device, or copy optimizer states from the device back to the host. The values
-// that one run leaves for the next are called deferred. All deferred ops are in the forward segment. They are
-// skipped if there was no previous run, or if their work is done already. Pure functions; thread-safe.
+// Deferred ops do work in one run of a program that the previous run has left: they update weights with gradients that are still on the
+// device, copy optimizer states from the device back to the host, or gather weights of which each rank has updated its own slice. The
+// values that one run leaves for the next are called deferred. All deferred ops are in the forward segment. They are skipped if there was
+// no previous run, or if their work is done already. Pure functions; thread-safe.
 
-// Returns one entry per op: true for an op that reads deferred values, for a copy of its results to the host
-// or to a disk, and for a copy to the device whose result is read only by ops that read deferred values.
+// Returns one entry per op: true for an op that reads deferred values, for an op of the forward pass that gathers weights which every rank
+// stores completely, for a copy of the results of a deferred op to the host or to a disk, and for a copy to the device whose result is read
+// only by ops that read deferred values.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
 // Returns the last segment of a run (forward, backward or optimizer) that writes a value which deferred ops read. After this segment, the

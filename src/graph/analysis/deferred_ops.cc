@@ -24,6 +24,15 @@ bool is_copy_from_device(const Graph& graph, const Op& op) {
   return op.def == &copy_op() && !is_copy_to_device(graph, op);
 }
 
+// Returns true for an op of the forward pass that exchanges the slices of weights which every rank stores completely. Each rank has updated
+// its own slice in the previous run.
+bool gathers_updated_weights(const Graph& graph, const Op& op) {
+  return op.def == &all_gather_op() && op.segment == Segment::kForward &&
+         std::ranges::all_of(op.inputs, [&](ValueId id) {
+           return graph.value(id).storage == Storage::kWeight && !graph.value(id).divided;
+         });
+}
+
 }  // namespace
 
 std::vector<bool> find_deferred_ops(const Graph& graph) {
@@ -37,7 +46,7 @@ std::vector<bool> find_deferred_ops(const Graph& graph) {
   };
   for (size_t i = 0; i < found.size(); ++i) {
     const Op& op = graph.ops()[i];
-    found[i] = std::ranges::any_of(read_by(op), is_deferred) ||
+    found[i] = std::ranges::any_of(read_by(op), is_deferred) || gathers_updated_weights(graph, op) ||
                (is_copy_from_device(graph, op) && is_found(op.inputs[CopyOp::kFrom]));
   }
   for (size_t i = 0; i < found.size(); ++i) {
@@ -57,7 +66,8 @@ std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vec
     for (const ValueId id : read_by(graph.ops()[i])) {
       if (id == kNoValue || graph.value(id).producer != kNoOp) continue;
       const Storage storage = graph.value(id).storage;
-      is_left[index_of(id)] = storage == Storage::kDeferred || storage == Storage::kOutput;
+      is_left[index_of(id)] = storage == Storage::kDeferred || storage == Storage::kOutput ||
+                              gathers_updated_weights(graph, graph.ops()[i]);
     }
   }
   std::optional<Segment> last;

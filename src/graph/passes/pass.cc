@@ -47,6 +47,7 @@ std::vector<PassInfo> list_passes() {
                            delay_gradients_pass({}),
                            slice_updates_pass(1, SlicedUpdates::kAll),
                            gather_weights_pass({}),
+                           gather_at_use_pass(),
                            map_peers_pass(MeshAxis::kData),
                            pipeline_chunks_pass(),
                            in_place_pass(),

@@ -255,6 +255,9 @@ Pass pipeline_states_pass(PipelineDivision division, std::set<std::string> share
 enum class GatheredWeights : uint8_t { kGatheredAgain, kKeptForBackward };
 Pass gather_weights_pass(std::map<std::string, RankSlices> divided,
                          GatheredWeights gathered = GatheredWeights::kGatheredAgain);
+// gather_at_use_pass.cc: exchanges new weights of layers during the forward pass of the next step instead of after the updates. Requires:
+// shard_states has run, a step has a single micro-batch, and updates run in the optimizer segment.
+Pass gather_at_use_pass();
 // map_peers_pass.cc: marks the collective operations along an axis of the mesh to be executed by kernels on GPUs that map each other's
 // memory. Unmarked operations are executed by a communication library.
 Pass map_peers_pass(MeshAxis axis);

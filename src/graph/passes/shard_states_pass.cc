@@ -6,8 +6,9 @@
 //   norm, finite, bad = norm(g.sum)     norms, _, bad = norm(g.sum) {ranks}; all_gather(norms, bad); norm, finite = norm(norms)
 //   p', m' = adamw(.., p, g.sum, m)     p', m' = adamw(.., p, g.sum, m) {ranks}; all_gather(p')
 //
-// The states m are divided (Value::divided), although all ranks have the same graph: each rank stores only its slice. The norm is computed
-// from the norms of the ranks, each rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep
+// The states m are divided (Value::divided), although all ranks have the same graph: each rank stores only its slice. So are weights that
+// only updates read: fp32 weights of which all other ops read 16-bit copies, and the lower halves of weights that are stored in two halves.
+// The norm is computed from the norms of the ranks, each rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep
 // their all_reduce.
 //
 // Stage 2 also divides the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
@@ -49,6 +50,7 @@ class ShardStates {
   void run() {
     const std::vector<Op> old_ops = graph_.ops();
     find_sharded_gradients(old_ops);
+    find_values_of_updates(old_ops);
     if (options_.least_divided_elements) divide_frozen_weights();
     for (const Op& old : old_ops) {
       if (old.segment == Segment::kOptimizer) keep_slices();
@@ -120,6 +122,17 @@ class ShardStates {
         });
       });
       if (are_sums) sharded_.insert(gradients.begin(), gradients.end());
+    }
+  }
+
+  // Finds the values that no op except updates reads.
+  void find_values_of_updates(const std::vector<Op>& ops) {
+    is_only_updated_.assign(graph_.values().size(), true);
+    for (const Op& op : ops) {
+      if (dynamic_cast<const Update*>(op.def) != nullptr) continue;
+      for (const ValueId id : op.inputs) {
+        if (id != kNoValue) is_only_updated_[index_of(id)] = false;
+      }
     }
   }
 
@@ -217,18 +230,22 @@ class ShardStates {
     const OpView view{graph_, op};
     const int stride = update.stride(view);
     const bool is_split = op.attributes.integer_or("split", 0) != 0;
-    std::vector<ValueId> weights, lower_halves;
+    std::vector<ValueId> weights;  // those that every rank needs completely
     for (int i = 0; i < static_cast<int>(op.outputs.size()); ++i) {
       const int input = update.writes_into(view, i);
       const int k = (input - UpdateOp::kParameter) % stride;
       const ValueId value = op.inputs[static_cast<size_t>(input)];
       const ValueId output = op.outputs[static_cast<size_t>(i)];
       const bool is_lower_half = is_split && k + 1 == stride;
-      if (!update.is_state(view, k) && !divides_weight(graph_.value(value))) {
-        (is_lower_half ? lower_halves : weights).push_back(output);
+      const bool has_other_form = is_lower_half || (k == 0 && op.attributes.integer_or("copies", 0) != 0);
+      const bool is_for_updates = has_other_form && is_only_updated_[index_of(value)];
+      if (!update.is_state(view, k) && !is_for_updates && !divides_weight(graph_.value(value))) {
+        weights.push_back(output);
         continue;
       }
       RankSlices slices = slices_;
+      // The lower 16 bits of each number of a split weight are stored as two elements of one byte, so the blocks of this value have twice
+      // as many elements.
       if (is_lower_half) slices.block = block_of(2 * RankSlices::kBlock);
       // An 8-bit state has one maximum per quantization block.
       if (update.is_state(view, k))
@@ -240,14 +257,12 @@ class ShardStates {
     set_rank_slices(divided.attributes, slices_);
     ops_.push_back(std::move(divided));
     if (!weights.empty()) gather(op, weights, block_of(RankSlices::kBlock));
-    // The lower 16 bits of each number of a split weight are stored as two elements of one byte, so the blocks of this value have twice as
-    // many elements.
-    if (!lower_halves.empty()) gather(op, lower_halves, block_of(2 * RankSlices::kBlock));
   }
 
   Graph& graph_;
   ShardOptions options_;
   RankSlices slices_;
+  std::vector<bool> is_only_updated_;  // for each value: true if no op except updates reads it
   std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
   // Maps each sum over the ranks that is kept to the persistent value that contains it, or contains this rank's slice of it.
   std::map<ValueId, ValueId> slice_of_sum_;

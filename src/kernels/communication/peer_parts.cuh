@@ -19,8 +19,9 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-// The largest number of ranges per launch, because kernel arguments have limited space.
-inline constexpr int kMostParts = 40;
+// The largest number of ranges per launch. Kernel arguments have 32 KiB, of which a list of this length takes at most a third. It contains
+// all small gradients of BERT-large.
+inline constexpr int kMostParts = 256;
 
 // A range of a tensor that a launch sums: the elements of this rank, the destination of the sums, and where the copies of the other ranks'
 // elements are.
