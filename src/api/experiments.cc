@@ -321,13 +321,14 @@ std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t nu
       merged(common_words(device),
              merged(on_gpu ? gpt2 : small, {"--dummy_num_samples", std::to_string(num_samples), "--max_steps",
                                             kAllSamples, "--nproc_per_node", std::to_string(num_ranks)}));
-  const Words nccl{"--ddp_backend", "nccl"};
+  const Words ddp{"--zero_stage", "0"};
+  const Words nccl{"--zero_stage", "0", "--ddp_backend", "nccl"};
   struct ParallelRow {
     std::string name;
     Words words;
     Words environment;
   };
-  std::vector<ParallelRow> rows{{"DDP", {}, {}}, {"DataParallel", {"--data_parallel_mode", "dp"}, {}}};
+  std::vector<ParallelRow> rows{{"DDP", ddp, {}}, {"DataParallel", {"--data_parallel_mode", "dp"}, {}}};
   if (on_gpu) {
     rows.push_back({"DDP without NVLink", nccl, {"NCCL_P2P_DISABLE=1"}});
     rows.push_back({"DDP through NCCL", nccl, {}});

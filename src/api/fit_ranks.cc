@@ -178,7 +178,7 @@ RankFitReport fit_ranks(const RankFitOptions& options, const Environment& enviro
   asked.nproc_per_node = asked.nnodes = 1;
   asked.tp_size = asked.cp_size = asked.pp_size = 1;
   asked.sequence_parallel = false;
-  asked.zero_stage = 0;
+  asked.zero_stage.reset();
   asked.train_batch_size.reset();
   const SearchedCommand command = command_of_search(without_recompute_choice(asked), setup.model.label, {});
   for (const RankAnswer& answer : search.answers)

@@ -73,25 +73,25 @@ constexpr std::array kExclusions = {
               {"save_only_model", Is::kTrue},
               "{0} lets a run resume from its last checkpoint, which {1} makes impossible; give one of them"},
     Exclusion{
-        {"zero_stage", Is::kNoneOf, "0"},
+        {"zero_stage", Is::kOneOf, "1|2|3"},
         {"optim", Is::kOneOf, "adafactor"},
         "{0} divides states with one number per element of a weight, but those of {1} are sums over rows and "
         "columns; give --optim adamw_8bit, or leave --zero_stage out"},
-    Exclusion{{"zero_stage", Is::kNoneOf, "0"},
+    Exclusion{{"zero_stage", Is::kOneOf, "1|2|3"},
               {"optimizer_in_backward", Is::kTrue},
               "{0} sums all gradients before the update, but {1} does not wait for them; give one of them"},
     Exclusion{
-        {"zero_stage", Is::kNoneOf, "0"},
+        {"zero_stage", Is::kOneOf, "1|2|3"},
         {"offload_optimizer", Is::kTrue},
         "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one of "
         "them"},
     Exclusion{{"reshard_after_forward", Is::kOneOf, "False"},
               {"zero_stage", Is::kNoneOf, "3"},
               "{0} keeps weights that the processes gather for the forward pass, which only --zero_stage 3 "
-              "does, not {1}; give --zero_stage 3, or leave {0} out"},
+              "does; give --zero_stage 3, or leave {0} out"},
     Exclusion{
         {"data_parallel_mode", Is::kOneOf, "dp"},
-        {"zero_stage", Is::kNoneOf, "0"},
+        {"zero_stage", Is::kOneOf, "1|2|3"},
         "{0} keeps all states of the optimizer on the first process, and {1} divides them; give one of them"},
     Exclusion{{"data_parallel_mode", Is::kOneOf, "dp"},
               {"tp_size", Is::kNoneOf, "1"},
@@ -109,7 +109,7 @@ constexpr std::array kExclusions = {
               "{0} keeps the optimizer's states on the device, but {1} stores them in host memory; give one "
               "of them"},
     Exclusion{
-        {"zero_stage", Is::kNoneOf, "0"},
+        {"zero_stage", Is::kOneOf, "1|2|3"},
         {"offload_optimizer", Is::kNoneOf, "False|True"},
         "{0} keeps the optimizer's states on the device, but {1} stores them on a disk; give one of them"},
     Exclusion{
@@ -141,7 +141,7 @@ constexpr std::array kExclusions = {
         "give one of them"},
     Exclusion{
         {"pp_size", Is::kNoneOf, "1"},
-        {"zero_stage", Is::kNoneOf, "0|1"},
+        {"zero_stage", Is::kOneOf, "2|3"},
         "a stage of {0} runs several micro-batches at a time, for each of which {1} would exchange gradients "
         "or weights; give --zero_stage 1, which divides the states of the optimizer"},
     Exclusion{{"pp_size", Is::kNoneOf, "1"},

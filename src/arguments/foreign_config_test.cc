@@ -426,7 +426,7 @@ TEST(Deepspeed, ASettingsFileMayContainTheConfiguration) {
 TEST(Fsdp, OptionsStateWhatTheRanksDivide) {
   EXPECT_EQ(changed_by({"--fsdp", "full_shard auto_wrap"}), Names{"zero_stage=3"});
   EXPECT_EQ(changed_by({"--fsdp", "shard_grad_op,auto_wrap"}), Names{"zero_stage=2"});
-  EXPECT_EQ(changed_by({"--fsdp", "no_shard"}), Names{});
+  EXPECT_EQ(changed_by({"--fsdp", "no_shard"}), Names{"zero_stage=0"});
   EXPECT_EQ(changed_by({"--fsdp", "True"}), Names{"zero_stage=3"});
   EXPECT_EQ(changed_by({"--fsdp", "auto_wrap"}), Names{"zero_stage=3"});
   EXPECT_EQ(changed_by({"--fsdp", "False"}), Names{});

@@ -236,10 +236,10 @@ class Replacer {
     apply_ranks(*source, copies * slices * group_size);
     const bool has_stage = is_given("zero_stage") || keys_.contains("zero_stage");
     const bool divides = slices > 1;
-    if (has_stage && divides != (arguments_.zero_stage > 0)) {
+    if (has_stage && divides != (arguments_.zero_stage.value_or(0) > 0)) {
       contradictions_.push_back(fmt::format("{} is {}, which divides {}, but --zero_stage is {}",
                                             source->where, source->shown, divides ? "weights" : "nothing",
-                                            arguments_.zero_stage));
+                                            arguments_.zero_stage.value_or(0)));
     } else if (!has_stage && divides) {
       ForeignValue stage = *source;
       stage.setting = "zero_stage";

@@ -112,7 +112,7 @@ void refuse_searched_settings(const ParseResult& parsed) {
   refuse("sequence_parallel", asked.sequence_parallel, "tries it if a batch does not fit otherwise");
   refuse("cp_size", asked.cp_size > 1, "tries it if no sequence fits otherwise");
   refuse("pp_size", asked.pp_size > 1, "tries all values of it");
-  refuse("zero_stage", asked.zero_stage > 0, "tries all values of it");
+  refuse("zero_stage", asked.zero_stage.value_or(0) > 0, "tries all values of it");
   refuse("nnodes", asked.nnodes > 1, "computes the number of machines from --gpus and --nproc_per_node");
   const std::string chooses = "chooses what is recomputed within --memory";
   refuse("recompute_budget", asked.recompute_budget.has_value(), chooses);

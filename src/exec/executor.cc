@@ -329,9 +329,8 @@ void Executor::write_copy(const PersistentBuffer& copy, int64_t offset, std::spa
   const int64_t count = std::ssize(weight) / dtype_bytes(DType::kF32);
   const int64_t width = dtype_bytes(copy.type.dtype);
   std::vector<std::byte> rounded(static_cast<size_t>(count * width));
-  copy_weights_cpu({.weight = {weight.data(), DType::kF32},
-                    .low = {rounded.data(), copy.type.dtype},
-                    .n = count});
+  copy_weights_cpu(
+      {.weight = {weight.data(), DType::kF32}, .low = {rounded.data(), copy.type.dtype}, .n = count});
   backend_->write(copy.space, copy.offset + first * width, rounded);
 }
 

@@ -179,6 +179,8 @@ TEST(RankCheckpoints, PlansForGpusNameThePinnedCopy) {
                                  "dummy",
                                  "--max_steps",
                                  "2",
+                                 "--zero_stage",
+                                 "0",
                                  "--output_dir",
                                  folder.path("run"),
                                  "--async_save"};

@@ -29,20 +29,26 @@ struct Ranks {
   ZeroStage stage = ZeroStage::kStates;
   bool keeps = false;  // weights gathered for the forward pass are kept for the backward pass
   bool late = false;   // collective operations run as late as the plan allows
-  int num_steps = 2;
+  int num_steps = 3;
   bool updates_on_first = false;  // the first rank updates all weights, as with --data_parallel_mode dp
+  // Matrix products read 16-bit copies of the weights, or the upper halves of split weights, as on GPUs.
+  bool copies = false;
+  MasterWeights master_weights = MasterWeights::kAuto;
 };
 
 // The results of one rank after some steps.
 struct Result {
   std::vector<double> norms;
   std::map<std::string, std::vector<double>> weights;
-  double evaluation_loss = 0;
+  // The loss of an evaluation after the first step, and of one after the last step.
+  std::vector<double> evaluation_losses;
 };
 
 Plan plan_of(const TinyCase& test, const Ranks& ranks) {
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.device.num_threads = 1;
+  request.precision.weight_copies = ranks.copies;
+  request.update.optimizer.master_weights = ranks.master_weights;
   request.ranks = {.count = ranks.count,
                    .zero_stage = ranks.stage,
                    .updates_on_first = ranks.updates_on_first,
@@ -50,6 +56,12 @@ Plan plan_of(const TinyCase& test, const Ranks& ranks) {
                    .keeps_gathered = ranks.keeps,
                    .bucket_bytes = 2048};
   return build_plan(request);
+}
+
+double evaluation_loss(Executor& executor, const TinyCase& test) {
+  testing::stage(executor, kEvaluateProgram, testing::tiny_batch(test, kLengths, 7), 3.0);
+  executor.run(kEvaluateProgram, Segment::kForward);
+  return executor.loss();
 }
 
 Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Communicator& communicator) {
@@ -76,14 +88,14 @@ Result run_steps(const Plan& plan, const TinyCase& test, const Ranks& ranks, Com
       EXPECT_EQ(executor.first_bad_gradient(), "");
     }
     result.norms.push_back(executor.grad_norm());
+    // In stages 1 and 2, the forward pass of a step gathers weights, unless an evaluation has done it before.
+    if (step == 1) result.evaluation_losses.push_back(evaluation_loss(executor, test));
   }
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.storage == Storage::kWeight)
       result.weights[buffer.name] = testing::values_of(executor, buffer.name);
   }
-  testing::stage(executor, kEvaluateProgram, testing::tiny_batch(test, kLengths, 7), 3.0);
-  executor.run(kEvaluateProgram, Segment::kForward);
-  result.evaluation_loss = executor.loss();
+  result.evaluation_losses.push_back(evaluation_loss(executor, test));
   return result;
 }
 
@@ -178,7 +190,7 @@ TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
         const Result& expected = stage == ZeroStage::kStates ? whole.front() : gradients.front();
         for (const Result& result : found) {
           expect_same_weights(result, expected);
-          EXPECT_EQ(result.evaluation_loss, expected.evaluation_loss);
+          EXPECT_EQ(result.evaluation_losses, expected.evaluation_losses);
           EXPECT_EQ(result.norms, found.front().norms);
           // Each rank rounds the norm of its slices to fp32, and the norm of all gradients is computed from
           // these and rounded again, so it may differ by rounding.
@@ -205,7 +217,7 @@ TEST(Zero, UpdatesOfTheFirstRankEqualThoseOfAllRanks) {
       on_first.updates_on_first = true;
       for (const Result& result : results_of_ranks(test, on_first)) {
         expect_same_weights(result, whole.front());
-        EXPECT_EQ(result.evaluation_loss, whole.front().evaluation_loss);
+        EXPECT_EQ(result.evaluation_losses, whole.front().evaluation_losses);
         EXPECT_NEAR(result.norms.front(), whole.front().norms.front(),
                     norm_bound(test) * whole.front().norms.front());
       }
@@ -268,6 +280,46 @@ TEST(Zero, EachRankHasRoomForItsSlices) {
       EXPECT_EQ(bytes_of(divided, Storage::kGradient), gradients);
       EXPECT_EQ(bytes_of(divided, Storage::kWeight), weights);
       EXPECT_LT(states, bytes_of(whole, Storage::kOptimizerState) * 6 / 5 / count);
+    }
+  }
+}
+
+// Updates alone read the lower halves of split weights and fp32 weights with 16-bit copies, so every ZeRO stage divides them. Steps must have
+// the same bits as those of ranks that have all of them.
+TEST(Zero, EachRankHasASliceOfWhatOnlyUpdatesRead) {
+  const RankSlices slices{.ranks = 2};
+  struct Form {
+    DType activations;
+    MasterWeights master_weights;
+  };
+  for (const Form& form :
+       {Form{DType::kBF16, MasterWeights::kSplit}, Form{DType::kBF16, MasterWeights::kWhole},
+        Form{DType::kF16, MasterWeights::kWhole}}) {
+    SCOPED_TRACE(dtype_name(form.activations));
+    TinyCase test{.reference_kernels = true, .hidden = 64, .activations = form.activations};
+    test.optimizer.max_grad_norm = 0.0;
+    const Ranks ranks{.copies = true, .master_weights = form.master_weights};
+    const Plan plan = plan_of(test, ranks);
+    for (const auto& [weight, halves] : plan.split_weights) {
+      EXPECT_FALSE(plan.buffer(halves.high).divided) << weight;
+      EXPECT_EQ(plan.buffer(halves.remainder).elements(),
+                2 * slices.size(plan.buffer(halves.high).elements()))
+          << weight;
+    }
+    for (const WeightCopy& pair : plan.weight_copies) {
+      EXPECT_FALSE(plan.buffer(pair.copy).divided) << pair.weight;
+      EXPECT_EQ(plan.buffer(pair.weight).elements(), slices.size(plan.buffer(pair.copy).elements()))
+          << pair.weight;
+    }
+    EXPECT_EQ(plan.split_weights.empty(), form.master_weights == MasterWeights::kWhole);
+    EXPECT_EQ(plan.weight_copies.empty(), form.master_weights == MasterWeights::kSplit);
+    const std::vector<Result> whole = results_in_stage(test, ranks, ZeroStage::kNone);
+    for (const ZeroStage stage : {ZeroStage::kStates, ZeroStage::kGradients, ZeroStage::kWeights}) {
+      SCOPED_TRACE(static_cast<int>(stage));
+      for (const Result& result : results_in_stage(test, ranks, stage)) {
+        expect_same_weights(result, whole.front());
+        EXPECT_EQ(result.evaluation_losses, whole.front().evaluation_losses);
+      }
     }
   }
 }

@@ -108,11 +108,13 @@ class GatherAtUse {
 
   std::vector<BlockGather> gathers_in_order() const {
     std::map<uint32_t, ValueIds> by_reader;
-    for (const auto& [weight, gathered] : whole_) by_reader[*first_reader_[index_of(weight)]].push_back(weight);
+    for (const auto& [weight, gathered] : whole_)
+      by_reader[*first_reader_[index_of(weight)]].push_back(weight);
     std::vector<BlockGather> gathers;
     for (const auto& [reader, weights] : by_reader) {
       const std::string_view block = block_of_op(ops_[reader]);
-      if (gathers.empty() || gathers.back().block != block) gathers.push_back({.block = block, .weights = {}, .gathered = {}});
+      if (gathers.empty() || gathers.back().block != block)
+        gathers.push_back({.block = block, .weights = {}, .gathered = {}});
       for (const ValueId weight : weights) {
         gathers.back().weights.push_back(weight);
         gathers.back().gathered.push_back(whole_.at(weight));
@@ -177,9 +179,10 @@ class GatherAtUse {
   const std::vector<Op> ops_;
   std::vector<std::optional<uint32_t>> first_reader_;
   std::optional<uint32_t> first_of_blocks_;
-  std::map<ValueId, ValueId> whole_;  // for each moved weight: the value that contains it after it was gathered
-  std::vector<ValueId> early_;        // the updated weights that are gathered after their update
-  Attributes attributes_;             // those of the ops that gathered the moved weights, which are all equal
+  std::map<ValueId, ValueId>
+      whole_;                   // for each moved weight: the value that contains it after it was gathered
+  std::vector<ValueId> early_;  // the updated weights that are gathered after their update
+  Attributes attributes_;       // those of the ops that gathered the moved weights, which are all equal
 };
 
 }  // namespace

@@ -263,7 +263,7 @@ class ShardStates {
   ShardOptions options_;
   RankSlices slices_;
   std::vector<bool> is_only_updated_;  // for each value: true if no op except updates reads it
-  std::set<ValueId> sharded_;  // sums of gradients of which each rank needs only its own slice
+  std::set<ValueId> sharded_;          // sums of gradients of which each rank needs only its own slice
   // Maps each sum over the ranks that is kept to the persistent value that contains it, or contains this rank's slice of it.
   std::map<ValueId, ValueId> slice_of_sum_;
   // The ops prepared by keep_later(), which store sums or slices of the latest exchange and have not been appended to the graph yet.

@@ -290,10 +290,25 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
   return links;
 }
 
+// Returns the ZeRO stage if --zero_stage is not given. Where GPUs map each other's memory, stage 1 sends as many bytes as stage 0, divides
+// the time of the update among the ranks, and sends new weights while the next forward pass runs. The other cases have not been measured,
+// or stage 1 is not possible. Adapters are so small that their update takes no time.
+ZeroStage default_zero_stage(const Arguments& arguments, const PlanRequest& request) {
+  const RankOptions& ranks = request.ranks;
+  const bool is_faster = request.device.is_gpu() && ranks.maps_peers && ranks.data_size() > 1 &&
+                         ranks.tensor_size == 1 && ranks.pipeline_size == 1 &&
+                         arguments.gradient_accumulation_steps == 1 && !request.model.lora;
+  const bool is_possible = request.update.optimizer.kind != OptimizerKind::kAdafactor &&
+                           !request.update.in_backward && !request.update.offload_states;
+  return is_faster && is_possible ? ZeroStage::kStates : ZeroStage::kNone;
+}
+
 // Returns the ZeRO stage: which values the ranks divide. Settings that cannot be combined with --zero_stage are refused in exclusions.cc.
-ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, RequestRemarks& remarks) {
+ZeroStage zero_stage_of(const Arguments& arguments, const PlanRequest& request, RequestRemarks& remarks) {
+  const RankOptions& ranks = request.ranks;
   if (ranks.updates_on_first) return ZeroStage::kStates;
-  if (arguments.zero_stage == 0) return ZeroStage::kNone;
+  if (!arguments.zero_stage) return default_zero_stage(arguments, request);
+  if (*arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.data_size() == 1) {
     const std::string_view reason =
         ranks.count == 1 ? "processes, and this run has one"
@@ -301,10 +316,10 @@ ZeroStage zero_stage_of(const Arguments& arguments, const RankOptions& ranks, Re
             ? "groups of processes that train on different batches, and this run has one group"
             : "the processes of a stage, and each stage has one";
     remarks.notes.push_back(fmt::format("--zero_stage {} has no effect here: it divides states among {}",
-                                        arguments.zero_stage, reason));
+                                        *arguments.zero_stage, reason));
     return ZeroStage::kNone;
   }
-  return static_cast<ZeroStage>(arguments.zero_stage);
+  return static_cast<ZeroStage>(*arguments.zero_stage);
 }
 
 // Checks --train_batch_size, which states the number of sequences per step over all ranks. Errors: kUsage if the other settings result in
@@ -366,7 +381,7 @@ PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, Reques
   request.chunked_loss = chunked_loss_of(arguments, facts, remarks);
   request.precision = precision_of(arguments, facts.device, facts.train, remarks);
   request.update = update_of(arguments, facts.device, request.precision, facts.train, remarks);
-  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request.ranks, remarks);
+  if (facts.train) request.ranks.zero_stage = zero_stage_of(arguments, request, remarks);
   check_tensor_parallelism(request);
   check_context_parallelism(request);
   request.ranks.stage = facts.ranks.stage;

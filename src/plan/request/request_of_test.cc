@@ -139,6 +139,38 @@ TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
   EXPECT_EQ(ranks(1).zero_stage, ZeroStage::kNone);
 }
 
+// Where GPUs map each other's memory, ranks divide optimizer states unless a setting excludes it or has not been measured.
+TEST(RequestOf, DividesOptimizerStatesWhereThisIsFaster) {
+  const auto stage = [](const RunFacts& facts, const std::function<void(Arguments&)>& change) {
+    Arguments arguments;
+    arguments.nproc_per_node = 2;
+    change(arguments);
+    RequestRemarks remarks;
+    return request_of(arguments, facts, remarks).ranks.zero_stage;
+  };
+  RunFacts gpus = gpu_facts("h100");
+  gpus.train = true;
+  EXPECT_EQ(stage(gpus, [](Arguments&) {}), ZeroStage::kStates);
+  EXPECT_EQ(stage(gpus, [](Arguments& a) { a.zero_stage = 0; }), ZeroStage::kNone);
+  EXPECT_EQ(stage(gpus, [](Arguments& a) { a.zero_stage = 3; }), ZeroStage::kWeights);
+  const std::function<void(Arguments&)> changes[] = {[](Arguments& a) { a.nproc_per_node = 1; },
+                                                     [](Arguments& a) { a.ddp_backend = "nccl"; },
+                                                     [](Arguments& a) { a.gradient_accumulation_steps = 2; },
+                                                     [](Arguments& a) { a.optim = "adafactor"; },
+                                                     [](Arguments& a) {
+                                                       a.optimizer_in_backward = true;
+                                                       a.max_grad_norm = 0;
+                                                     },
+                                                     [](Arguments& a) { a.cp_size = 2; }};
+  for (const auto& change : changes) EXPECT_EQ(stage(gpus, change), ZeroStage::kNone);
+  RunFacts consumer_gpus = gpu_facts("4090");
+  consumer_gpus.train = true;
+  EXPECT_EQ(stage(consumer_gpus, [](Arguments&) {}), ZeroStage::kNone);
+  RunFacts cpus = cpu_facts();
+  cpus.train = true;
+  EXPECT_EQ(stage(cpus, [](Arguments&) {}), ZeroStage::kNone);
+}
+
 TEST(RequestOf, TakesNamedLinks) {
   RunFacts facts = gpu_facts("h100");
   facts.ranks.links = {.inside = "nvlink4", .between = "ib400"};

@@ -110,7 +110,7 @@ void Change::use_recompute(RecomputePolicy policy) {
 
 void Change::use_zero_stage(ZeroStage stage) {
   run_.arguments.zero_stage = static_cast<int64_t>(stage);
-  arguments_.push_back(fmt::format("--zero_stage {}", run_.arguments.zero_stage));
+  arguments_.push_back(fmt::format("--zero_stage {}", static_cast<int>(stage)));
 }
 
 void Change::use_sequence_parallel() {

@@ -83,7 +83,8 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
     words.insert(words.end(), {"--cp_size", std::to_string(division.context_size)});
   if (division.pipeline_size > 1)
     words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
-  if (division.zero_stage != ZeroStage::kNone)
+  // Without --zero_stage, the ranks divide nothing in runs that divide the model or its activations in one of the ways above.
+  if (division.zero_stage != ZeroStage::kNone || words.empty())
     words.insert(words.end(), {"--zero_stage", std::to_string(static_cast<int>(division.zero_stage))});
   if (policy != nullptr)
     words.insert(words.end(), {"--recompute", std::string(recompute_policy_name(*policy))});
@@ -278,7 +279,7 @@ std::string RankDivision::text() const {
   const std::vector<std::string> words = arguments_of(*this, nullptr);
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text.empty() ? "--zero_stage 0" : text;
+  return text;
 }
 
 RunSpec with_ranks(RunSpec run, const RankQuestion& question) {
