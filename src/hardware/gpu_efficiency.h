@@ -93,6 +93,10 @@ inline constexpr double kGpuShareOfPeerLink = 0.73;
 inline constexpr double kGpuPairGbPerS = 242;
 inline constexpr double kGpuGroupGbPerS = 161;
 
+// By how much longer ops take while GPUs exchange data at the same time: the links and the copies take power, so that a GPU at its power
+// limit lowers its clock. On two H200 the clock was 2.5 % lower, and kernels took 1.3 to 2.5 % longer (bench/results/h200-2026-11-27.md).
+inline constexpr double kGpuSlowdownOfExchanges = 1.02;
+
 // Returns the assumed rate, in GB/s, at which each of `num_gpus` GPUs of one machine sends data to the others over links of this nominal
 // rate.
 constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {

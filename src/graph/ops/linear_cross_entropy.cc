@@ -69,6 +69,9 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) +
            2.0 * LinearLossOp::logit_bytes(op, bucket);
   }
+  double bytes_between_products(const OpView& op, const Bucket& bucket) const override {
+    return LinearLossOp::logit_bytes(op, bucket);
+  }
   void gradient(GradientContext& context) const override {
     const Op op = context.op();
     const ValueId d_loss = context.d_output(kLoss);
@@ -149,6 +152,9 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
            2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            4.0 * LinearLossOp::logit_bytes(op, bucket);
   }
+  double bytes_between_products(const OpView& op, const Bucket& bucket) const override {
+    return 2.0 * LinearLossOp::logit_bytes(op, bucket);
+  }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[kW],
                         MatmulTranspose::kNo)};
@@ -207,6 +213,9 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
     return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            5.0 * LinearLossOp::logit_bytes(op, bucket);
   }
+  double bytes_between_products(const OpView& op, const Bucket& bucket) const override {
+    return 2.0 * LinearLossOp::logit_bytes(op, bucket);
+  }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     return LinearLossOp::emit_parameter_gradients(graph, op, emit_d_logits(graph, op), kIntoW, kDW);
   }
@@ -250,6 +259,9 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
                               : 0.0;
     return OpSchema::bytes(op, bucket) + LinearLossOp::bytes_of_later_chunks(op, bucket) + of_d_x + of_d_w +
            (4.0 + num_gradients(op)) * LinearLossOp::logit_bytes(op, bucket);
+  }
+  double bytes_between_products(const OpView& op, const Bucket& bucket) const override {
+    return 3.0 * LinearLossOp::logit_bytes(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const std::vector<ValueId> losses =

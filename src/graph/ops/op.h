@@ -131,6 +131,9 @@ class OpSchema : public OpDef {
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Returns the bytes that the op reads and writes. By default, the op reads every input once and writes every output once.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
+  // Returns how many of these bytes kernels move that run between the matrix products of the op, and not at the same time: for example
+  // those of a softmax between two products. Only estimates of time read it.
+  virtual double bytes_between_products(const OpView&, const Bucket&) const { return 0; }
   // Returns the bytes that the op moves to another memory space or to other ranks: for a copy, the bytes in its direction; for a collective
   // operation, the bytes that each rank sends. Requires: the op's queue is not kCompute.
   virtual double transferred_bytes(const OpView& op, const Bucket& bucket) const {

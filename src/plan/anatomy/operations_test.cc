@@ -137,6 +137,36 @@ TEST(OperationsAnatomy, AStepWithALongSequenceComesOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() * 0.3255, 1, 0.10);
 }
 
+// Compares predicted steps on one and on two H200, in samples per second, with those measured in bench/results/h200-2026-11-30.md. The two
+// GPUs divide optimizer states and map each other's memory.
+TEST(OperationsAnatomy, StepsOfTwoH200ComeOutAsMeasured) {
+  struct Case {
+    const char* model;
+    ProblemType task;
+    DType activations;
+    int64_t sequences, longest;
+    double of_one, of_two;
+  };
+  constexpr auto kClasses = ProblemType::kSingleLabel, kWords = ProblemType::kCausalLm;
+  for (const Case& c : {Case{"bert-large-uncased", kClasses, DType::kBF16, 32, 512, 438.8, 856.6},
+                        Case{"bert-large-uncased", kClasses, DType::kF16, 4, 512, 303.0, 606.9},
+                        Case{"gpt2", kWords, DType::kBF16, 16, 1024, 483.7, 935.8},
+                        Case{"TinyLlama-1.1B-Chat-v1.0", kWords, DType::kBF16, 4, 2048, 34.0, 67.4}}) {
+    PlanRequest request = preset_request(c.model, c.sequences, c.longest);
+    request.model.problem_type = c.task;
+    request.model.config.problem_type = c.task;
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = *find_gpu_target("h200");
+    request.precision.activation_dtype = c.activations;
+    EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / c.of_one, 1, 0.10) << c.model;
+    request.ranks.count = 2;
+    request.ranks.maps_peers = true;
+    request.ranks.zero_stage = ZeroStage::kStates;
+    EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / c.of_two, 1, 0.10)
+        << c.model << " on two GPUs";
+  }
+}
+
 // Measured step times to which the rates in hardware/cpu_efficiency.h were fitted: MiniLM-L6-H384, 4 sequences of 512 tokens, on one
 // thread of a Zen 4. They are processor times, which other processes disturb less than wall-clock times. The time of a run with one step
 // was subtracted from that of a run with five steps, and the difference divided by four (`bench --one_run`).

@@ -104,7 +104,9 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const double arithmetic = flops / (gain * gpu_share_of_flops(work, precision) * gflops * 1e9);
   const double least =
       work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
-  return std::hypot(1e3 * std::max(arithmetic, traffic), least);
+  const double between =
+      schema.bytes_between_products(op, bucket) / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
+  return std::hypot(1e3 * (std::max(arithmetic, traffic) + between), least);
 }
 
 CpuWork cpu_work(OpWork work, const OpView& op, CpuIsa isa) {
@@ -159,7 +161,10 @@ double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
 
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request) {
-  if (request.device.kind == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
+  if (request.device.kind == KernelDevice::kCuda) {
+    const bool exchanges = request.train && request.ranks.data_size() > 1;
+    return estimated_gpu_ms(schema, op, cost, bucket, request) * (exchanges ? kGpuSlowdownOfExchanges : 1.0);
+  }
   const DType type = request.precision.activation_dtype.value_or(request.precision.dtype);
   const double corrected =
       request.cpu_calibration.factor(type, op.op.def->name(), op_group_name(schema.group()));
