@@ -182,7 +182,8 @@ void print_totals(FILE* out, const std::map<std::string, Total>& totals, uint64_
 
 // Opens a file whose name may contain %p. If that fails, prints the reason and returns null.
 FILE* open_output(std::string path) {
-  if (const size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  if (const size_t at = path.find("%p"); at != std::string::npos)
+    path.replace(at, 2, std::to_string(getpid()));
   FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) std::perror(path.c_str());
   return file;
