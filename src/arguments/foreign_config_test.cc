@@ -487,7 +487,7 @@ TEST(ParallelismConfig, SizesAreTheNumberOfRanks) {
             (Names{"nproc_per_node=4", "zero_stage=3"}));
   EXPECT_EQ(
       changed_by({"--parallelism_config", R"({"parallelism_config_dp_replicate_size": 4, "tp_size": 1})"}),
-      Names{"nproc_per_node=4"});
+      (Names{"nproc_per_node=4", "zero_stage=0"}));
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"dp_replicate_size": 1, "dp_shard_size": 1})"}), Names{});
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"dp_shard_size": 4})", "--nnodes", "2"}),
             (Names{"nproc_per_node=2", "nnodes=2", "zero_stage=3"}));
@@ -507,7 +507,7 @@ TEST(ParallelismConfig, SizesAreTheNumberOfRanks) {
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2})", "--nproc_per_node", "6"}),
             (Names{"nproc_per_node=6", "tp_size=2"}));
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2, "dp_replicate_size": 3})"}),
-            (Names{"nproc_per_node=6", "tp_size=2"}));
+            (Names{"nproc_per_node=6", "tp_size=2", "zero_stage=0"}));
   EXPECT_EQ(changed_by({"--parallelism_config", R"({"tp_size": 2, "dp_shard_size": 3})"}),
             (Names{"nproc_per_node=6", "tp_size=2", "zero_stage=3"}));
   EXPECT_NE(error_of({"--parallelism_config", R"({"dp_replicate_size": 2, "dp_shard_size": 4})"})

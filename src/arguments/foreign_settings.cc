@@ -240,10 +240,10 @@ class Replacer {
       contradictions_.push_back(fmt::format("{} is {}, which divides {}, but --zero_stage is {}",
                                             source->where, source->shown, divides ? "weights" : "nothing",
                                             arguments_.zero_stage.value_or(0)));
-    } else if (!has_stage && divides) {
+    } else if (!has_stage) {
       ForeignValue stage = *source;
       stage.setting = "zero_stage";
-      stage.text = "3";
+      stage.text = divides ? "3" : "0";
       apply(stage);
     }
   }

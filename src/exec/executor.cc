@@ -244,10 +244,20 @@ Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
           .end = std::min(elements, (rank + 1) * share) * width};
 }
 
+Executor::OwnBytes Executor::own_bytes_in_stage(const std::string& name, const SplitWeight& halves) const {
+  // If the data-parallel ranks divide the lower half, a rank can only provide the elements of its slice. The upper half is whole.
+  const PersistentBuffer& low = plan_.buffer(halves.remainder);
+  if (!low.divided || low.split) return share_of_stage(name);
+  const OwnBytes own = own_bytes(halves.remainder);
+  return {.begin = 2 * own.begin, .end = 2 * own.end};
+}
+
 Executor::OwnBytes Executor::own_bytes(const std::string& name) const {
   if (plan_.is_pipelined()) {
     if (plan_.owner_of(name) != plan_.request.ranks.stage) return {};
-    if (plan_.split_weights.contains(name) || !plan_.buffer(name).divided) return share_of_stage(name);
+    const auto split = plan_.split_weights.find(name);
+    if (split != plan_.split_weights.end()) return own_bytes_in_stage(name, split->second);
+    if (!plan_.buffer(name).divided) return share_of_stage(name);
   }
   if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end()) {
     // The weight is stored as two 16-bit halves: each has 2 bytes per element, and the weight has 4. If the

@@ -217,6 +217,8 @@ class Executor {
   void read_of_stage(int64_t owner, const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void read_here(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   OwnBytes share_of_stage(const std::string& name) const;
+  // Returns own_bytes() of a weight of this pipeline stage that is stored in two halves.
+  OwnBytes own_bytes_in_stage(const std::string& name, const SplitWeight& halves) const;
   // Returns the communicator of the ranks that divide the buffer along an axis of the mesh.
   Communicator& owners_of(const PersistentBuffer& buffer, MeshAxis axis) const;
   void read_slices(const PersistentBuffer& buffer, int64_t offset, std::span<std::byte> bytes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -291,6 +292,47 @@ TEST(PipelineRanks, RefuseMoreStagesThanLayers) {
         error.what(),
         "--pp_size 3: the model has 2 layers, and every stage of a pipeline needs at least one; give a "
         "--pp_size of at most 2");
+  }
+}
+
+// In ZeRO stage 1 the ranks of a stage divide the lower halves of split weights. The bytes of a weight that each rank can provide for a
+// checkpoint must be those of the whole weight, and those of all ranks of the stage must not leave a gap.
+TEST(PipelineRanks, EachRankProvidesItsSliceOfSplitWeights) {
+  for (const char* model : {"bert", "gpt2"}) {
+    TinyCase test{.model_type = model,
+                  .reference_kernels = true,
+                  .hidden = 24,
+                  .heads = 4,
+                  .activations = DType::kBF16};
+    if (std::string(model) == "gpt2") test.problem_type = ProblemType::kCausalLm;
+    test.optimizer.master_weights = MasterWeights::kSplit;
+    const MeshCase ranks{.mesh = {.size = 4, .pipeline_size = 2}, .zero_stage = ZeroStage::kStates};
+    std::vector<Plan> plans;
+    for (int rank = 0; rank < ranks.mesh.size; ++rank)
+      plans.push_back(testing::plan_of_rank(test, ranks, rank, 4));
+    ASSERT_FALSE(plans.front().split_weights.empty());
+    std::mutex mutex;
+    std::map<std::string, int64_t> provided;
+    testing::run_on_mesh(ranks.mesh, [&](int rank, const RankConnections& connections) {
+      const Plan& plan = plans[static_cast<size_t>(rank)];
+      Executor executor(plan, {.connections = connections});
+      testing::fill_by_name(executor);
+      for (const WeightSpec& spec : plan.weights) {
+        const int64_t width = dtype_bytes(plan.type_of(spec.name).dtype);
+        std::vector<std::byte> whole(static_cast<size_t>(spec.elements() * width));
+        executor.read(spec.name, 0, whole);
+        const Executor::OwnBytes own = executor.own_bytes(spec.name);
+        std::vector<std::byte> slice(static_cast<size_t>(own.end - own.begin));
+        if (!slice.empty()) executor.read_own(spec.name, own.begin, slice);
+        EXPECT_TRUE(std::equal(slice.begin(), slice.end(), whole.begin() + own.begin)) << spec.name;
+        const std::lock_guard lock(mutex);
+        provided[spec.name] += std::ssize(slice);
+      }
+    });
+    for (const WeightSpec& spec : plans.front().weights) {
+      EXPECT_EQ(provided[spec.name], spec.elements() * dtype_bytes(plans.front().type_of(spec.name).dtype))
+          << spec.name;
+    }
   }
 }
 

@@ -291,13 +291,13 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
 }
 
 // Returns the ZeRO stage if --zero_stage is not given. Where GPUs map each other's memory, stage 1 sends as many bytes as stage 0, divides
-// the time of the update among the ranks, and sends new weights while the next forward pass runs. The other cases have not been measured,
-// or stage 1 is not possible. Adapters are so small that their update takes no time.
-ZeroStage default_zero_stage(const Arguments& arguments, const PlanRequest& request) {
+// the time of the update among the ranks, and sends new weights while the next forward pass runs. With accumulation, where neither stage
+// sends data during the backward pass, it sends weights during the update (an estimate; it was not measured). The other cases have not
+// been measured, or stage 1 is not possible. Adapters are so small that their update takes no time.
+ZeroStage default_zero_stage(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
   const bool is_faster = request.device.is_gpu() && ranks.maps_peers && ranks.data_size() > 1 &&
-                         ranks.tensor_size == 1 && ranks.pipeline_size == 1 &&
-                         arguments.gradient_accumulation_steps == 1 && !request.model.lora;
+                         ranks.tensor_size == 1 && ranks.pipeline_size == 1 && !request.model.lora;
   const bool is_possible = request.update.optimizer.kind != OptimizerKind::kAdafactor &&
                            !request.update.in_backward && !request.update.offload_states;
   return is_faster && is_possible ? ZeroStage::kStates : ZeroStage::kNone;
@@ -307,7 +307,7 @@ ZeroStage default_zero_stage(const Arguments& arguments, const PlanRequest& requ
 ZeroStage zero_stage_of(const Arguments& arguments, const PlanRequest& request, RequestRemarks& remarks) {
   const RankOptions& ranks = request.ranks;
   if (ranks.updates_on_first) return ZeroStage::kStates;
-  if (!arguments.zero_stage) return default_zero_stage(arguments, request);
+  if (!arguments.zero_stage) return default_zero_stage(request);
   if (*arguments.zero_stage == 0) return ZeroStage::kNone;
   if (ranks.data_size() == 1) {
     const std::string_view reason =

@@ -151,11 +151,11 @@ TEST(RequestOf, DividesOptimizerStatesWhereThisIsFaster) {
   RunFacts gpus = gpu_facts("h100");
   gpus.train = true;
   EXPECT_EQ(stage(gpus, [](Arguments&) {}), ZeroStage::kStates);
+  EXPECT_EQ(stage(gpus, [](Arguments& a) { a.gradient_accumulation_steps = 2; }), ZeroStage::kStates);
   EXPECT_EQ(stage(gpus, [](Arguments& a) { a.zero_stage = 0; }), ZeroStage::kNone);
   EXPECT_EQ(stage(gpus, [](Arguments& a) { a.zero_stage = 3; }), ZeroStage::kWeights);
   const std::function<void(Arguments&)> changes[] = {[](Arguments& a) { a.nproc_per_node = 1; },
                                                      [](Arguments& a) { a.ddp_backend = "nccl"; },
-                                                     [](Arguments& a) { a.gradient_accumulation_steps = 2; },
                                                      [](Arguments& a) { a.optim = "adafactor"; },
                                                      [](Arguments& a) {
                                                        a.optimizer_in_backward = true;
