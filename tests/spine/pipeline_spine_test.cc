@@ -308,6 +308,7 @@ TEST(PipelineRanks, EachRankProvidesItsSliceOfSplitWeights) {
     test.optimizer.master_weights = MasterWeights::kSplit;
     const MeshCase ranks{.mesh = {.size = 4, .pipeline_size = 2}, .zero_stage = ZeroStage::kStates};
     std::vector<Plan> plans;
+    plans.reserve(static_cast<size_t>(ranks.mesh.size));
     for (int rank = 0; rank < ranks.mesh.size; ++rank)
       plans.push_back(testing::plan_of_rank(test, ranks, rank, 4));
     ASSERT_FALSE(plans.front().split_weights.empty());
