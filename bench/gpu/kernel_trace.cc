@@ -7,7 +7,7 @@
 //   KERNEL_TRACE_SPANS    a file for the start and the end of each record in nanoseconds, its stream and its name
 //   KERNEL_TRACE_GRAPHS   1: one record per launched CUDA graph instead of one per kernel
 //
-// In the name of a file, %p stands for the number of the process, so that each rank of a run writes its own files.
+// In the name of a file, %p is replaced by the number of the process, so that each rank of a run writes its own files.
 //
 // Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
 // work. With a record per kernel, CUPTI itself makes these pauses longer. The true value is between the two.

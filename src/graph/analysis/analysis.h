@@ -20,6 +20,8 @@ namespace plimsoll {
 
 // Returns the block that a module belongs to, or an empty name for a module outside all blocks.
 std::string_view block_of(std::string_view module);
+// Returns the block that a module belongs to, or the module itself if it is outside all blocks.
+std::string_view block_or_module(std::string_view module);
 
 // Returns one entry per op: true for a forward op whose result is read by a forward op of another
 // block, or by the host. All ops outside of blocks together count as one block.

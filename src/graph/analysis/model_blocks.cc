@@ -30,6 +30,11 @@ std::string_view block_of(std::string_view module) {
   return {};
 }
 
+std::string_view block_or_module(std::string_view module) {
+  const std::string_view block = block_of(module);
+  return block.empty() ? module : block;
+}
+
 std::vector<bool> find_block_ends(const Graph& graph) {
   std::vector<bool> ends(graph.ops().size(), false);
   for (const Op& op : graph.ops()) {

@@ -64,11 +64,7 @@ class GatherAtUse {
            });
   }
 
-  std::string_view block_of_op(const Op& op) const {
-    const std::string_view module = modules_[index_of(op.module)];
-    const std::string_view block = block_of(module);
-    return block.empty() ? module : block;
-  }
+  std::string_view block_of_op(const Op& op) const { return block_or_module(modules_[index_of(op.module)]); }
 
   // Finds, for each value, the first op of the forward pass that reads it, and the first op that belongs to a block.
   void find_first_readers() {

@@ -70,11 +70,7 @@ class GatherWeights {
     return dynamic_cast<const Update*>(op.def) == nullptr &&
            std::ranges::any_of(op.inputs, [&](ValueId id) { return is_divided_weight(id); });
   }
-  std::string_view block_of_op(const Op& op) const {
-    const std::string_view module = modules_[index_of(op.module)];
-    const std::string_view block = block_of(module);
-    return block.empty() ? module : block;
-  }
+  std::string_view block_of_op(const Op& op) const { return block_or_module(modules_[index_of(op.module)]); }
 
   void find_readers_of_weights(const std::vector<Op>& ops) {
     for (uint32_t i = 0; i < ops.size(); ++i) {

@@ -8,8 +8,8 @@
 //
 // The states m are divided (Value::divided), although all ranks have the same graph: each rank stores only its slice. So are weights that
 // only updates read: fp32 weights of which all other ops read 16-bit copies, and the lower halves of weights that are stored in two halves.
-// The norm is computed from the norms of the ranks, each rounded to fp32. Gradients of parameters that other ops read, or whose update cannot be divided, keep
-// their all_reduce.
+// The norm is computed from the norms of the ranks, each rounded to fp32. Gradients of parameters that other ops read, or whose update
+// cannot be divided, keep their all_reduce.
 //
 // Stage 2 also divides the gradients: a rank keeps only its slice of each sum, and with accumulation adds it to its slices of earlier
 // micro-batches, so that every micro-batch exchanges gradients:
