@@ -370,6 +370,22 @@ void Executor::run(std::string_view name, Segment segment) {
   if (target.plan->deferred_after == segment) deferred_program_ = target.bound;
 }
 
+void Executor::run_and_fetch(std::string_view name) {
+  Program& target = program_of(name);
+  if (profiling_) {
+    run(name, Segment::kForward);
+    return fetch();
+  }
+  PLIMSOLL_CHECK(target.bound != nullptr && name != kTrainProgram,
+                 "run_and_fetch() needs a staged batch and a program other than '{}'", kTrainProgram);
+  run_deferred_updates();
+  refresh_copies();
+  is_train_undisturbed_ = false;
+  if (!std::exchange(target.bound->has_run[index_of(Segment::kForward)], true))
+    note_scratch(*target.plan, Segment::kForward);
+  backend_->run_and_fetch(*target.bound, Segment::kForward);
+}
+
 void Executor::run_deferred_updates() {
   if (BoundProgram* program = std::exchange(deferred_program_, nullptr))
     backend_->run_deferred_updates(*program);

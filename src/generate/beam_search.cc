@@ -82,21 +82,21 @@ BeamSearch::BeamSearch(const GenerationSettings& settings, std::span<const int32
   results_.assign(static_cast<size_t>(num_beams_), {tokens, kExcluded, false});
 }
 
-std::vector<BeamSearch::Continuation> BeamSearch::best_continuations(
-    std::span<const std::vector<BeamCandidate>> rows) const {
+BeamSearch::Continuation BeamSearch::continuation_of(size_t row, const BeamCandidate& candidate) const {
+  const float score = beams_[row].score;
+  return {score + candidate.key, score + candidate.log_prob,
+          candidate.log_prob,    static_cast<int32_t>(row),
+          candidate.token,       false};
+}
+
+void BeamSearch::find_best(std::span<const std::vector<BeamCandidate>> rows) {
   const size_t wanted = static_cast<size_t>(candidates_per_beam(settings_));
-  std::vector<Continuation> all;
-  for (int64_t b = 0; b < num_beams_; ++b) {
-    // Before the first step all beams are equal, because they contain only the prompt.
-    const auto& row = rows[rows.size() == 1 ? 0 : static_cast<size_t>(b)];
-    PLIMSOLL_CHECK(row.size() >= wanted);
-    const float score = beams_[static_cast<size_t>(b)].score;
-    for (size_t i = 0; i < wanted; ++i) {
-      const BeamCandidate& candidate = row[i];
-      all.push_back({score + candidate.key, score + candidate.log_prob, candidate.log_prob,
-                     static_cast<int32_t>(b), candidate.token, false});
-    }
-  }
+  const auto num_beams = static_cast<size_t>(num_beams_);
+  // Before the first step all beams are equal, because they contain only the prompt.
+  const auto row_of = [&](size_t beam) -> const std::vector<BeamCandidate>& {
+    return rows[rows.size() == 1 ? 0 : beam];
+  };
+  for (const std::vector<BeamCandidate>& row : rows) PLIMSOLL_CHECK(row.size() >= wanted);
   const auto is_before = [](float Continuation::*value) {
     return [value](const Continuation& a, const Continuation& b) {
       if (a.*value != b.*value) return a.*value > b.*value;
@@ -104,34 +104,61 @@ std::vector<BeamSearch::Continuation> BeamSearch::best_continuations(
       return a.log_prob != b.log_prob ? a.log_prob > b.log_prob : a.token < b.token;
     };
   };
-  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(wanted),
-                            is_before(&Continuation::key));
-  all.resize(wanted);
-  if (settings_.sampling.do_sample) std::ranges::sort(all, is_before(&Continuation::score));
-  for (Continuation& continuation : all) continuation.is_finished = is_end(continuation);
-  return all;
+  best_.clear();
+  if (settings_.sampling.do_sample) {
+    for (size_t b = 0; b < num_beams; ++b) {
+      for (size_t i = 0; i < wanted; ++i) best_.push_back(continuation_of(b, row_of(b)[i]));
+    }
+    std::ranges::partial_sort(best_, best_.begin() + static_cast<std::ptrdiff_t>(wanted),
+                              is_before(&Continuation::key));
+    best_.resize(wanted);
+    std::ranges::sort(best_, is_before(&Continuation::score));
+  } else {
+    // The candidates of each row are already in this order, because key and log_prob are equal without sampling. The rows are merged.
+    num_taken_.assign(num_beams, 0);
+    while (best_.size() < wanted) {
+      size_t from = 0;
+      Continuation best = continuation_of(0, row_of(0)[num_taken_[0]]);
+      for (size_t b = 1; b < num_beams; ++b) {
+        const Continuation next = continuation_of(b, row_of(b)[num_taken_[b]]);
+        // Of two equal numbers, the one of the earlier row comes first.
+        if (!(next.key > best.key)) continue;
+        from = b;
+        best = next;
+      }
+      ++num_taken_[from];
+      best_.push_back(best);
+    }
+  }
+  for (Continuation& continuation : best_) continuation.is_finished = is_end(continuation);
 }
 
 bool BeamSearch::is_end(const Continuation& continuation) const {
   if (num_new_ + 1 >= max_new_ || is_end_token(settings_, continuation.token)) return true;
-  return ends_with_stop_ && ends_with_stop_(extended(continuation).tokens);
+  if (!ends_with_stop_) return false;
+  Beam beam;
+  extend(continuation, &beam);
+  return ends_with_stop_(beam.tokens);
 }
 
-BeamSearch::Beam BeamSearch::extended(const Continuation& continuation) const {
-  Beam beam{beams_[static_cast<size_t>(continuation.row)].tokens, continuation.score,
-            continuation.is_finished};
-  beam.tokens.push_back(continuation.token);
-  return beam;
+void BeamSearch::extend(const Continuation& continuation, Beam* to) const {
+  const std::vector<int32_t>& tokens = beams_[static_cast<size_t>(continuation.row)].tokens;
+  to->tokens.reserve(static_cast<size_t>(prompt_length_ + max_new_));
+  to->tokens.assign(tokens.begin(), tokens.end());
+  to->tokens.push_back(continuation.token);
+  to->score = continuation.score;
+  to->is_finished = continuation.is_finished;
 }
 
-void BeamSearch::update_results(std::span<const Continuation> continuations) {
+void BeamSearch::update_results() {
   const float divisor = length_divisor(num_new_ + 1, settings_.beams.length_penalty);
   const bool is_full = settings_.beams.early_stopping == BeamStopping::kWhenFull &&
                        std::ranges::all_of(results_, &Beam::is_finished);
   if (is_full || !may_improve_) return;
-  for (const Continuation& continuation : continuations.first(static_cast<size_t>(num_beams_))) {
+  for (const Continuation& continuation : std::span(best_).first(static_cast<size_t>(num_beams_))) {
     if (!continuation.is_finished) continue;
-    Beam beam = extended(continuation);
+    Beam beam;
+    extend(continuation, &beam);
     beam.score /= divisor;
     // Keeps the results sorted by score. A text with the same score as an older result is inserted after it.
     const auto place = std::ranges::upper_bound(results_, beam.score, std::greater<>(), &Beam::score);
@@ -141,23 +168,24 @@ void BeamSearch::update_results(std::span<const Continuation> continuations) {
   }
 }
 
-void BeamSearch::update_beams(std::span<const Continuation> continuations) {
-  std::vector<Continuation> running(continuations.begin(), continuations.end());
-  for (Continuation& continuation : running) {
-    if (continuation.is_finished) continuation.score += kExcluded;
+void BeamSearch::update_beams() {
+  const auto num_beams = static_cast<size_t>(num_beams_);
+  if (std::ranges::any_of(best_, &Continuation::is_finished)) {
+    for (Continuation& continuation : best_) {
+      if (continuation.is_finished) continuation.score += kExcluded;
+    }
+    std::ranges::stable_sort(best_, std::greater<>(), &Continuation::score);
   }
-  std::ranges::stable_sort(running, std::greater<>(), &Continuation::score);
-  running.resize(static_cast<size_t>(num_beams_));
-  std::vector<Beam> beams;
+  next_beams_.resize(num_beams);
   parents_.clear();
   tokens_.clear();
   const bool is_first = num_new_ == 0;
-  for (Continuation& continuation : running) {
-    beams.push_back(extended(continuation));
-    parents_.push_back(is_first ? 0 : continuation.row);
-    tokens_.push_back(continuation.token);
+  for (size_t b = 0; b < num_beams; ++b) {
+    extend(best_[b], &next_beams_[b]);
+    parents_.push_back(is_first ? 0 : best_[b].row);
+    tokens_.push_back(best_[b].token);
   }
-  beams_ = std::move(beams);
+  std::swap(beams_, next_beams_);
 }
 
 bool BeamSearch::can_improve() const {
@@ -172,14 +200,14 @@ bool BeamSearch::can_improve() const {
 
 void BeamSearch::advance(std::span<const std::vector<BeamCandidate>> rows) {
   PLIMSOLL_CHECK(!is_done_ && std::ssize(rows) == num_rows());
-  const std::vector<Continuation> continuations = best_continuations(rows);
-  update_results(continuations);
-  update_beams(continuations);
+  find_best(rows);
+  update_results();
+  update_beams();
   ++num_new_;
   may_improve_ = may_improve_ && can_improve();
   const bool is_full = settings_.beams.early_stopping == BeamStopping::kWhenFull &&
                        std::ranges::all_of(results_, &Beam::is_finished);
-  is_done_ = !may_improve_ || is_full || std::ranges::all_of(continuations, &Continuation::is_finished);
+  is_done_ = !may_improve_ || is_full || std::ranges::all_of(best_, &Continuation::is_finished);
 }
 
 void BeamSearch::stop() {

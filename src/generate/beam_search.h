@@ -108,11 +108,13 @@ class BeamSearch {
     bool is_finished = false;
   };
 
-  std::vector<Continuation> best_continuations(std::span<const std::vector<BeamCandidate>> rows) const;
+  // Stores the best continuations of all beams in `best_`, best first.
+  void find_best(std::span<const std::vector<BeamCandidate>> rows);
+  Continuation continuation_of(size_t row, const BeamCandidate& candidate) const;
   bool is_end(const Continuation& continuation) const;
-  Beam extended(const Continuation& continuation) const;
-  void update_results(std::span<const Continuation> continuations);
-  void update_beams(std::span<const Continuation> continuations);
+  void extend(const Continuation& continuation, Beam* to) const;
+  void update_results();
+  void update_beams();
   bool can_improve() const;
 
   GenerationSettings settings_;
@@ -124,7 +126,10 @@ class BeamSearch {
   bool is_done_ = false;
   bool may_improve_ = true;  // false once no running beam can improve the results
   std::vector<Beam> beams_;
+  std::vector<Beam> next_beams_;  // the beams of the step before, whose memory the next step uses again
   std::vector<Beam> results_;
+  std::vector<Continuation> best_;
+  std::vector<size_t> num_taken_;  // for each row, the number of its candidates in best_
   std::vector<int32_t> parents_;
   std::vector<int32_t> tokens_;
 };

@@ -332,7 +332,10 @@ NextScores& TextGenerator::run(std::span<const NewTokens> rows) {
   const std::span<int32_t> starts = batch_.ints("cu_seqlens");
   const std::span<int32_t> copy_from = batch_.ints("copy_from");
   const std::span<int32_t> ids = batch_.ints("ids");
+  const std::span<int32_t> positions =
+      batch_.has_ints("positions") ? batch_.ints("positions") : std::span<int32_t>();
   std::vector<SequenceId> sequences;
+  sequences.reserve(rows.size());
   int32_t at = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const NewTokens& row = rows[i];
@@ -340,8 +343,7 @@ NextScores& TextGenerator::run(std::span<const NewTokens> rows) {
     copy_from[i] = pages_.grow(row.sequence, std::ssize(row.tokens));
     starts[i] = at;
     std::ranges::copy(row.tokens, ids.begin() + at);
-    if (batch_.has_ints("positions")) {
-      const std::span<int32_t> positions = batch_.ints("positions");
+    if (!positions.empty()) {
       const auto own = positions.subspan(static_cast<size_t>(at), row.tokens.size());
       std::iota(own.begin(), own.end(), first);
     }
@@ -353,8 +355,7 @@ NextScores& TextGenerator::run(std::span<const NewTokens> rows) {
                     batch_.ints("page_table"), batch_.ints("lengths"));
   Executor& executor = session_.executor();
   executor.stage(kGenerateProgram, batch_, 1.0);
-  executor.run(kGenerateProgram, Segment::kForward);
-  executor.fetch();
+  executor.run_and_fetch(kGenerateProgram);
   if (scores_.has_all_logits()) {
     scores_.assign_logits(executor.fetched("logits"), std::ssize(rows));
   } else {

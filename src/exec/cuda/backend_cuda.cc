@@ -152,21 +152,22 @@ class CudaBackend final : public ExecutorBackend {
     const WaitForRanks wait(connections_);
     require_all_ranks();
     exchange_.begin_segment();
-    CapturedSegment& captured = captured_segment(program, segment);
     const bool is_idle_in_part = segment == Segment::kForward && deferred == DeferredWork::kNothing &&
                                  program.plan->deferred_after.has_value();
-    const bool is_replayed = captured.has_run && !is_idle_in_part && program.plan->is_captured(segment) &&
-                             (captured.is_captured() || captured_.make_room(device_));
-    if (!is_replayed) {
-      enqueue(program, segment, deferred);
-      captured.has_run = captured.has_run || !is_idle_in_part;
-      return;
-    }
-    if (!captured.is_captured()) {
-      captured.capture(device_.stream(), [&] { enqueue(program, segment, deferred); });
-    }
-    captured_.touch(program, segment);
-    captured.launch(device_.stream());
+    if (is_idle_in_part) return enqueue(program, segment, deferred);
+    replay_or_enqueue(program, segment, Copies::kNone, [&] { enqueue(program, segment, deferred); });
+  }
+
+  void run_and_fetch(BoundProgram& program, Segment segment) override {
+    if (!exchange_.has_short_copies()) return ExecutorBackend::run_and_fetch(program, segment);
+    const WaitForRanks wait(connections_);
+    require_all_ranks();
+    exchange_.begin_short_run();
+    replay_or_enqueue(program, segment, Copies::kIncluded, [&] {
+      exchange_.enqueue_inputs();
+      enqueue(program, segment, DeferredWork::kNothing);
+      exchange_.enqueue_outputs();
+    });
   }
 
   void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
@@ -270,6 +271,31 @@ class CudaBackend final : public ExecutorBackend {
   void enqueue(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     enqueue_if(program,
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
+  }
+
+  // States whether the work of a segment includes the copies of inputs and outputs.
+  enum class Copies : bool { kNone, kIncluded };
+  // Replays the work of a segment if it is captured, captures it at its second run, and otherwise enqueues it.
+  template <typename Work>
+  void replay_or_enqueue(BoundProgram& program, Segment segment, Copies copies, const Work& work) {
+    CapturedSegment& captured = captured_segment(program, segment);
+    const bool is_replayed = captured.has_run && program.plan->is_captured(segment) &&
+                             (captured.is_captured() || captured_.make_room(device_));
+    if (!is_replayed) {
+      work();
+      captured.has_run = true;
+      return;
+    }
+    const bool has_copies = copies == Copies::kIncluded;
+    if (!captured.is_captured()) {
+      captured.capture(device_.stream(), work);
+      captured.has_copies = has_copies;
+    }
+    PLIMSOLL_CHECK(
+        captured.has_copies == has_copies,
+        "a program must always be run with, or always without the copies of its inputs and outputs");
+    captured_.touch(program, segment);
+    captured.launch(device_.stream());
   }
 
   template <typename IsWanted>

@@ -57,6 +57,8 @@ class CapturedSegment {
   // The first run is not captured, because it loads CUDA modules and the kernels of libraries,
   // which is not allowed during a capture.
   bool has_run = false;
+  // True if the captured work includes the copies of inputs and outputs (ExecutorBackend::run_and_fetch).
+  bool has_copies = false;
 
  private:
   cudaGraphExec_t executable_ = nullptr;

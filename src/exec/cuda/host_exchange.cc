@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 
 namespace plimsoll {
+namespace {
+
+// While the host waits for outputs that a kernel copies, it asks the driver for errors once per this number of looks at the number. A look
+// takes a few tens of nanoseconds.
+constexpr int kLooksPerQuery = 4096;
+
+}  // namespace
 
 HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill)
     : device_(device), map_(map) {
@@ -33,8 +42,16 @@ HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap&
   PLIMSOLL_CHECK(
       update_.end - update_.begin == update_bytes,
       "the inputs that the host writes before an update must be adjacent in the arena, but are not");
-  twin_ = PinnedMemory(all_.end - all_.begin);
-  std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
+  const int64_t twin_bytes = all_.end - all_.begin, numbers_begin = (twin_bytes + 7) / 8 * 8;
+  twin_ = PinnedMemory(numbers_begin + static_cast<int64_t>(sizeof(HostCopyNumbers)));
+  std::memset(twin_.data(), fill, static_cast<size_t>(twin_bytes));
+  numbers_ = new (twin_.data() + numbers_begin) HostCopyNumbers;
+  const auto is_short = [](const Range& range) {
+    const int64_t bytes = range.end - range.begin;
+    return range.begin % 16 == 0 && bytes % 16 == 0 && bytes <= kMostHostCopyBytes;
+  };
+  has_short_copies_ = !plan.request.separate_buffers && std::ranges::all_of(batch_ranges(), is_short) &&
+                      is_short(outputs_) && outputs_.begin < outputs_.end;
 }
 
 void HostExchange::fill_outputs(uint8_t fill) {
@@ -52,6 +69,7 @@ std::byte* HostExchange::at(int64_t offset) const {
 void HostExchange::before_host_writes(Inputs inputs) {
   // The copy of the previous inputs may still be in flight, so it is awaited before the host overwrites them.
   Sent& sent = sent_[index_of(inputs)];
+  if (counts_copies_) wait_for_outputs();
   if (std::exchange(sent.is_in_flight, false)) (inputs == Inputs::kBatch ? staged_ : update_sent_).wait();
   sent.is_changed = true;
 }
@@ -77,7 +95,47 @@ const std::byte* HostExchange::fetched(int64_t offset) {
 }
 
 void HostExchange::wait_for_outputs() {
-  if (std::exchange(outputs_in_flight_, false)) fetched_.wait();
+  if (!std::exchange(outputs_in_flight_, false)) return;
+  std::exchange(counts_copies_, false) ? wait_for_copied_outputs() : fetched_.wait();
+}
+
+bool HostExchange::has_copied_outputs() const {
+  return std::atomic_ref(numbers_->ended).load(std::memory_order_acquire) == numbers_->begun;
+}
+
+void HostExchange::wait_for_copied_outputs() const {
+  while (true) {
+    for (int look = 0; look < kLooksPerQuery; ++look) {
+      if (has_copied_outputs()) return;
+    }
+    const cudaError_t state = cudaStreamQuery(device_.stream());
+    if (state == cudaErrorNotReady) continue;
+    PLIMSOLL_CUDA(state);
+    PLIMSOLL_CHECK(has_copied_outputs(),
+                   "the GPU has finished, but has not copied the outputs of the run to the host");
+  }
+}
+
+void HostExchange::begin_short_run() {
+  PLIMSOLL_CHECK(has_short_copies_ && !sent_[index_of(Inputs::kUpdate)].is_changed,
+                 "kernels can only copy small inputs and outputs, and no inputs of an update");
+  wait_for_outputs();
+  sent_[index_of(Inputs::kBatch)].is_changed = false;
+  std::atomic_ref(numbers_->begun).store(numbers_->begun + 1, std::memory_order_release);
+  outputs_stale_ = false;
+  outputs_in_flight_ = counts_copies_ = true;
+}
+
+void HostExchange::enqueue_inputs() {
+  for (const Range& range : batch_ranges()) {
+    if (range.begin < range.end)
+      copy_from_host_cuda(map_.at(range.begin), at(range.begin), range.end - range.begin, device_.stream());
+  }
+}
+
+void HostExchange::enqueue_outputs() {
+  copy_to_host_cuda(at(outputs_.begin), map_.at(outputs_.begin), outputs_.end - outputs_.begin, numbers_,
+                    device_.stream());
 }
 
 void HostExchange::begin_segment() {

@@ -1,7 +1,9 @@
 // The exchange between host and device in every step: the batch, the learning rate and the step number go to the device;
 // loss, norm and flags come back. The host reads and writes the twin, which is a copy of the inputs and outputs of the arena in pinned host
 // memory. A batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from there to
-// the inputs when that batch is done; if the device is idle, it goes to the inputs directly. Only for the CUDA backend; not thread-safe.
+// the inputs when that batch is done; if the device is idle, it goes to the inputs directly. A short run whose results the host needs at once,
+// such as one that computes one token, copies inputs and outputs by kernels within its CUDA graph instead. Only for the CUDA backend; not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -10,6 +12,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/event.h"
 #include "exec/backend.h"
+#include "kernels/communication/host_copy.h"
 
 namespace plimsoll {
 
@@ -31,11 +34,22 @@ class HostExchange {
   void before_host_reads();
   void fetch_outputs();
   const std::byte* fetched(int64_t offset);
-  bool is_fetching() const { return outputs_in_flight_ && !fetched_.is_reached(); }
+  bool is_fetching() const {
+    return outputs_in_flight_ && !(counts_copies_ ? has_copied_outputs() : fetched_.is_reached());
+  }
 
   // Has to be called before a forward pass, backward pass or update. Copies to the device those
   // inputs that the host has changed, and notes that the outputs on the host will be out of date.
   void begin_segment();
+
+  // Returns true if inputs and outputs are so small that kernels can copy them (kernels/communication/host_copy.h).
+  bool has_short_copies() const { return has_short_copies_; }
+  // The three steps of a run whose inputs and outputs are copied by kernels. begin_short_run() has to be called before each run. The other
+  // two enqueue the copies before and after the ops of the run, and may be captured in a CUDA graph. Afterwards, fetched() waits for the
+  // outputs of this run. Requires: has_short_copies(), no changed inputs of Inputs::kUpdate.
+  void begin_short_run();
+  void enqueue_inputs();
+  void enqueue_outputs();
 
  private:
   struct Range {
@@ -54,6 +68,8 @@ class HostExchange {
   void stage_batch();
   std::byte* staged_at(int64_t offset) const { return map_.at(staged_begin_) + (offset - all_.begin); }
   void wait_for_outputs();
+  bool has_copied_outputs() const;
+  void wait_for_copied_outputs() const;
 
   CudaDevice& device_;
   const ArenaMap& map_;
@@ -61,7 +77,12 @@ class HostExchange {
   Range update_ = {};   // the range of the inputs of Inputs::kUpdate
   Range outputs_ = {};  // the range of all outputs, at the end of all_
   int64_t staged_begin_ = 0;
-  PinnedMemory twin_;               // a copy of the range all_ in pinned host memory
+  PinnedMemory twin_;  // a copy of the range all_ in pinned host memory
+  // Numbers in the same block of memory as twin_, after the copy of the range.
+  HostCopyNumbers* numbers_ = nullptr;
+  bool has_short_copies_ = false;
+  // True if the outputs in flight are copied by a kernel, so that numbers_ and not fetched_ states when they have arrived.
+  bool counts_copies_ = false;
   Sent sent_[2] = {};               // one element for each group of inputs (enum Inputs)
   bool outputs_stale_ = false;      // true if ops were enqueued after the last fetch
   bool outputs_in_flight_ = false;  // true if a fetch was started and no caller has waited for it

@@ -1,5 +1,8 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <array>
+
 #include "device/cuda/cuda_error.h"
 #include "exec/ops/call.h"
 #include "exec/ops/call_cuda.h"
@@ -94,8 +97,13 @@ std::function<void()> bind_linear_norm_cuda(const BindContext& context, CudaStre
 }
 
 std::function<void()> bind_norm_linear_cuda(const BindContext& context, CudaStream stream) {
+  using Layer = NormLinearOp;
+  const bool are_constant = std::ranges::all_of(
+      std::array{Layer::kW, Layer::kNormBias, Layer::kGain, Layer::kBeta},
+      [&](int i) { return !context.view().has_input(i) || context.is_constant_weight(i); });
   std::shared_ptr<CudaNormLinear> layer =
-      prepare_norm_linear_cuda(norm_linear_problem(context), context.target().sm, weight_of(context),
+      prepare_norm_linear_cuda(norm_linear_problem(context), context.target().sm,
+                               are_constant ? SecondOperand::kConstant : SecondOperand::kVariable,
                                tuned_choice(context, planned_matmul(context)));
   return visible_to_initcheck(
       context, [layer, args = norm_linear_args(context), stream] { layer->run(args, stream); }, stream);

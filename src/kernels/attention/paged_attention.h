@@ -8,7 +8,7 @@
 //   qkv          [T, (H + 2 G) D]   q of all heads, then k, then v; sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1
 //   cache        [P, 2, S, G, D]    keys (0) and values (1)
 //   page_table   i32 [B, M]         token j of sequence b is in slot j % S of page page_table[b, j / S]
-//   lengths      i32 [B]            L_b, at least n_b; the entries of sequences without new rows are not read
+//   lengths      i32 [B]            L_b, at least n_b; the entries of sequences without new rows are not used
 //   copy_from    i32 [B] or null    a page whose first tokens sequence b continues, or -1
 //
 // append_kv writes the keys and values of new tokens: row i of sequence b has position t = L_b - n_b + i; its k and v go to slot t % S of
@@ -24,7 +24,7 @@
 // It reads k and v from the cache only, so append_kv must run first.
 //
 // Types: qkv, cache and o have one floating type: f32 and bf16 on a CPU, also f16 on a GPU; the references take any. Accumulation
-// is in fp32 (references: double), and the result is rounded once.
+// is in fp32 (references: double), and the result is rounded once. On a GPU, S must be a power of two.
 //
 // Summation order: the positions of a sequence are divided into parts of kPagedPart. Softmax and lse are computed per part; the results are
 // joined from the first part to the last, with the weights exp(lse - the larger lse). Parts begin at multiples of kPagedPart, so the bits

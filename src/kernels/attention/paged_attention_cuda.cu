@@ -1,5 +1,5 @@
 // Attention over the pages of a KV cache on a GPU. A thread block computes one new row over one part of the positions that it sees, for up
-// to kMostHeads query heads that read the same keys. Each of its four warps reads several keys at a time, a few lanes per key, and updates
+// to kMostHeads query heads that read the same keys. Each of its warps reads several keys at a time, a few lanes per key, and updates
 // a running softmax. The sums of the warps are joined in shared memory. If a sequence is divided into several parts, the blocks of all
 // parts of a row form a cluster and join them through their shared memories (CUDA C++ Programming Guide, "Distributed Shared Memory"), or a
 // second kernel joins them.
@@ -10,7 +10,9 @@
 #include <cooperative_groups.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "device/cuda/cuda_error.h"
 #include "kernels/attention/paged_attention.h"
@@ -21,8 +23,15 @@ namespace plimsoll {
 namespace paged {
 namespace {
 
+constexpr int kJoinThreads = 128;  // number of threads per block of join_kernel
+// The number of warps of a thread block of part_kernel: kWarps if the sequences are divided into parts or if there are many rows, and
+// kWarpsUndivided if there are few rows, each with a whole sequence.
 constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;
+constexpr int kWarpsUndivided = 8;
+// The number of thread blocks that must fit on a multiprocessor, which limits the registers per thread. Decoding steps have a few hundred
+// thread blocks, and a second wave of blocks would take as long as the first one.
+template <int kHeads, int kBlockWarps>
+inline constexpr int kBlocks = kHeads == 1 || kBlockWarps == kWarps ? 3 : 1;
 constexpr float kLog2E = 1.44269504f;
 
 struct KernelArgs {
@@ -36,7 +45,8 @@ struct KernelArgs {
   float* lse = nullptr;      // lse of each part in base 2 (log2 of the sum of 2^score), shape [T, parts, H]
   float scale = 1.0f;        // factor of the scores, multiplied by log2(e)
   int sequences = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int page_size = 0, max_pages = 0, window = 0, parts = 0;
+  int page_shift = 0;  // log2 of the number of tokens per page
+  int max_pages = 0, window = 0, parts = 0;
   int part_size = 0;  // number of positions per part of a sequence
 };
 
@@ -49,7 +59,11 @@ struct Row {
 
 // Finds the sequence of row t: counts the sequences that end at or before t. Each lane counts some of them, so all loads are in flight at
 // once, while a binary search would wait for memory once per step. All threads of a warp must call it.
+// In a decoding step, in which every sequence has one row, it is sequence t, which needs only one round of loads.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
+  const int guess = min(t, sequences - 1);
+  const int guess_length = lengths[guess], guess_end = cu_seqlens[guess + 1];
+  if (cu_seqlens[guess] == t && guess_end == t + 1) return {guess, guess_length - 1, guess_length - 1};
   int before = 0;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < sequences; i += 32)
     before += cu_seqlens[i + 1] <= t ? 1 : 0;
@@ -84,12 +98,31 @@ struct Sums {
   float total = 0.0f;         // the sum of 2^(score - largest)
   float o[kElements] = {};
 
-  __device__ void add(float score, const float (&v)[kElements]) {
-    const float next = fmaxf(largest, score);
-    const float kept = exp2f(largest - next), weight = exp2f(score - next);
-    total = total * kept + weight;
+  // Adds several keys at once, so that their exponentials are computed independently of each other. The score of a key that does not count
+  // is -infinity; its value must be finite. v_of(u, v) stores the value of key u in v.
+  template <int kKeys, class VOf>
+  __device__ void add(const float (&scores)[kKeys], const VOf& v_of) {
+    float next = largest;
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) o[i] = o[i] * kept + weight * v[i];
+    for (int u = 0; u < kKeys; ++u) next = fmaxf(next, scores[u]);
+    if (next == -INFINITY) return;
+    const float kept = exp2f(largest - next);
+    float weights[kKeys];
+    total *= kept;
+#pragma unroll
+    for (int u = 0; u < kKeys; ++u) {
+      weights[u] = exp2f(scores[u] - next);
+      total += weights[u];
+    }
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) o[i] *= kept;
+#pragma unroll
+    for (int u = 0; u < kKeys; ++u) {
+      float v[kElements];
+      v_of(u, v);
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) o[i] = fmaf(weights[u], v[i], o[i]);
+    }
     largest = next;
   }
   // Joins the sums of this lane with those of another one: the lane whose number differs from this lane's number in the bits of `mask`.
@@ -133,16 +166,18 @@ __device__ float join_parts(const Parts& parts, const LseOf& lse_of, const OOf& 
 // Computes one row over one part of its sequence. A load reads kPack elements; kLanes lanes read one key, with kPacks loads per lane; a
 // thread block computes kHeads query heads. With kCluster, the thread blocks of all parts of a row form a cluster, which joins their
 // results.
-template <typename T, int kPack, int kLanes, int kPacks, int kHeads, bool kCluster>
-__global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
+template <typename T, int kPack, int kLanes, int kPacks, int kHeads, int kBlockWarps, bool kCluster>
+__global__ void __launch_bounds__(32 * kBlockWarps, kBlocks<kHeads, kBlockWarps>)
+    part_kernel(KernelArgs args) {
+  constexpr int kThreads = 32 * kBlockWarps;
   cuda::let_next_launch_begin();
   constexpr int kElements = kPack * kPacks;
   constexpr int kKeysPerWarp = 32 / kLanes;
   // A lane loads a batch of kBatch keys before it uses the first of them. Decoding waits for memory most of the time, so that several loads
   // must be in flight.
   constexpr int kBatch = kPacks == 1 ? 4 : 1;
-  __shared__ float shared_o[kWarps][kHeads][kElements * kLanes];
-  __shared__ float shared_largest[kWarps][kHeads], shared_total[kWarps][kHeads];
+  __shared__ float shared_o[kBlockWarps][kHeads][kElements * kLanes];
+  __shared__ float shared_largest[kBlockWarps][kHeads], shared_total[kBlockWarps][kHeads];
 
   const int t = static_cast<int>(blockIdx.z), part = static_cast<int>(blockIdx.x);
   const int group = args.heads / args.kv_heads, chunks = (group + kHeads - 1) / kHeads;
@@ -150,6 +185,19 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const int first_of_group = static_cast<int>(blockIdx.y) % chunks * kHeads;
   const int num_heads = min(kHeads, group - first_of_group);
   const int head = kv_head * group + first_of_group;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int key = lane / kLanes, sub = lane % kLanes;
+  constexpr int kApart = kBlockWarps * kKeysPerWarp;
+  // The page numbers of the first keys of this lane, if the row belongs to sequence t. They are loaded together with what find_row() loads,
+  // because otherwise each load would wait for the one before it.
+  int guessed_pages[kBatch];
+  const int guess = min(t, args.sequences - 1);
+#pragma unroll
+  for (int u = 0; u < kBatch; ++u) {
+    const int j = part * args.part_size + warp * kKeysPerWarp + u * kApart + key;
+    guessed_pages[u] =
+        args.page_table[int64_t{guess} * args.max_pages + min(j >> args.page_shift, args.max_pages - 1)];
+  }
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
   if (row.sequence < 0) {
     cuda::wait_for_launch_before();
@@ -162,8 +210,6 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   const Keys keys = keys_of_part(args, row.position, part);
   if (!kCluster && keys.first >= keys.end) return cuda::wait_for_launch_before();
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int key = lane / kLanes, sub = lane % kLanes;
   // Returns the index within a head of the first element of this lane's load i.
   const auto element_of = [&](int i) { return (i * kLanes + sub) * kPack; };
   using Pack = cuda::Raw<T, kPack>;
@@ -185,40 +231,62 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
-  constexpr int kApart = kWarps * kKeysPerWarp;
   // Keys before this position are in pages that no launch writes that may still be running. They can be read before
   // wait_for_launch_before().
-  const int num_kept = row.first_new / args.page_size * args.page_size;
+  const int num_kept = row.first_new >> args.page_shift << args.page_shift;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
   // For each key of a batch that this lane loads, its position in the KV cache in units of tokens. A page has page_size keys, then values.
-  int64_t slots[kBatch] = {};
+  int slots[kBatch] = {};
+  const auto slot_in = [&](int page_number, int j) {
+    return ((2 * page_number - (j >> args.page_shift)) << args.page_shift) + j;
+  };
   const auto find_slot = [&](int first, int u) {
     const int j = first + u * kApart + key;
-    if (j < keys.end) slots[u] = int64_t{pages[j / args.page_size]} * 2 * args.page_size + j % args.page_size;
+    if (j < keys.end) slots[u] = slot_in(pages[j >> args.page_shift], j);
   };
   Pack k_packs[kBatch][kPacks] = {}, v_packs[kBatch][kPacks] = {};
-  // Loads key and value number `u` of the batch that starts at position `first`, unless their position is before `begin` or not before
-  // `end`.
-  const auto load_key = [&](int first, int u, int begin, int end) {
+  // Load key or value number `u` of the batch that starts at position `first`, unless its position is before `begin` or not before `end`.
+  const auto load_from_page = [&](int first, int u, int begin, int end, int64_t in_page,
+                                  Pack(&packs)[kPacks]) {
     const int j = first + u * kApart + key;
     if (j < begin || j >= end) return;
-    const T* from =
-        static_cast<const T*>(args.cache) + slots[u] * token_width + int64_t{kv_head} * args.head_dim;
-    load_packs(from, k_packs[u]);
-    load_packs(from + args.page_size * token_width, v_packs[u]);
+    load_packs(static_cast<const T*>(args.cache) + int64_t{slots[u] + in_page} * token_width +
+                   int64_t{kv_head} * args.head_dim,
+               packs);
   };
+  const auto load_key = [&](int first, int u, int begin, int end) {
+    load_from_page(first, u, begin, end, 0, k_packs[u]);
+  };
+  const auto load_value = [&](int first, int u, int begin, int end) {
+    load_from_page(first, u, begin, end, 1 << args.page_shift, v_packs[u]);
+  };
+  const bool is_guessed = row.sequence == t && args.window == 0;
 #pragma unroll
-  for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp, u);
+  for (int u = 0; u < kBatch; ++u) {
+    if (is_guessed) {
+      slots[u] = slot_in(guessed_pages[u], first_of_warp + u * kApart + key);
+    } else {
+      find_slot(first_of_warp, u);
+    }
+  }
 #pragma unroll
-  for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, 0, min(num_kept, keys.end));
+  for (int u = 0; u < kBatch; ++u) {
+    load_key(first_of_warp, u, 0, min(num_kept, keys.end));
+    load_value(first_of_warp, u, 0, min(num_kept, keys.end));
+  }
   cuda::wait_for_launch_before();
 #pragma unroll
-  for (int u = 0; u < kBatch; ++u) load_key(first_of_warp, u, num_kept, keys.end);
+  for (int u = 0; u < kBatch; ++u) {
+    load_key(first_of_warp, u, num_kept, keys.end);
+    load_value(first_of_warp, u, num_kept, keys.end);
+  }
   // A batch of keys is loaded while the batch before it is used. Its page numbers are loaded one batch earlier still, because the
   // addresses of the keys depend on them.
   constexpr int kStep = kBatch * kApart;
+  if (first_of_warp + kStep < keys.end) {
 #pragma unroll
-  for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp + kStep, u);
+    for (int u = 0; u < kBatch; ++u) find_slot(first_of_warp + kStep, u);
+  }
 
   float q[kHeads][kElements] = {};
   const int64_t row_width = int64_t{args.heads + 2 * args.kv_heads} * args.head_dim;
@@ -235,16 +303,18 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 
   Sums<kElements> sums[kHeads];
   for (int first = first_of_warp; first < keys.end; first += kStep) {
+    const bool has_next = first + kStep < keys.end;
+    float scores[kHeads][kBatch];
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      // All lanes of a warp skip this iteration together, because the condition does not depend on the lane.
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h) scores[h][u] = -INFINITY;
+      // All lanes of a warp skip the key together, because the condition does not depend on the lane.
       if (first + u * kApart >= keys.end) continue;
       const bool is_key = first + u * kApart + key < keys.end;
-      float k[kElements], v[kElements];
+      float k[kElements];
       unpack_head(k_packs[u], k);
-      unpack_head(v_packs[u], v);
-      load_key(first + kStep, u, 0, keys.end);
-      find_slot(first + 2 * kStep, u);
+      if (has_next) load_key(first + kStep, u, 0, keys.end);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h) {
         float score = 0.0f;
@@ -252,8 +322,17 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
         for (int i = 0; i < kElements; ++i) score += q[h][i] * k[i];
 #pragma unroll
         for (int mask = 1; mask < kLanes; mask *= 2) score += __shfl_xor_sync(0xffffffffu, score, mask);
-        if (is_key) sums[h].add(score, v);
+        scores[h][u] = is_key ? score : -INFINITY;
       }
+    }
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h)
+      sums[h].add(scores[h], [&](int u, float(&v)[kElements]) { unpack_head(v_packs[u], v); });
+    if (!has_next) break;
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      load_value(first + kStep, u, 0, keys.end);
+      find_slot(first + 2 * kStep, u);
     }
   }
 
@@ -275,9 +354,9 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
   for (int i = static_cast<int>(threadIdx.x); i < num_heads * args.head_dim; i += kThreads) {
     const int h = i / args.head_dim, d = i % args.head_dim;
     float largest = -INFINITY;
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
+    for (int w = 0; w < kBlockWarps; ++w) largest = fmaxf(largest, shared_largest[w][h]);
     float total = 0.0f, o = 0.0f;
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < kBlockWarps; ++w) {
       // A warp without visible keys has weight 0, which also prevents NaN if no warp has a visible key.
       const float weight = shared_total[w][h] == 0.0f ? 0.0f : exp2f(shared_largest[w][h] - largest);
       total += weight * shared_total[w][h];
@@ -304,9 +383,27 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
     for (int i = part * kThreads + static_cast<int>(threadIdx.x); i < num_heads * args.head_dim;
          i += args.parts * kThreads) {
       const int h = i / args.head_dim, d = i % args.head_dim;
-      const float o = join_parts(
-          parts, [&](int of) { return *cluster.map_shared_rank(&part_lse[h], of); },
-          [&](int of) { return *cluster.map_shared_rank(&part_o[h][d], of); });
+      // Loads all results before it uses the first one, because each load from another block takes hundreds of cycles.
+      float lse[kPagedCudaJoinedParts], values[kPagedCudaJoinedParts];
+#pragma unroll
+      for (int of = 0; of < kPagedCudaJoinedParts; ++of) {
+        if (of < parts.first || of > parts.last) continue;
+        lse[of] = *cluster.map_shared_rank(&part_lse[h], of);
+        values[of] = *cluster.map_shared_rank(&part_o[h][d], of);
+      }
+      float largest = -INFINITY, total = 0.0f, o = 0.0f;
+#pragma unroll
+      for (int of = 0; of < kPagedCudaJoinedParts; ++of) {
+        if (of >= parts.first && of <= parts.last) largest = fmaxf(largest, lse[of]);
+      }
+#pragma unroll
+      for (int of = 0; of < kPagedCudaJoinedParts; ++of) {
+        if (of < parts.first || of > parts.last) continue;
+        const float weight = exp2f(lse[of] - largest);
+        total += weight;
+        o += weight * values[of];
+      }
+      o /= total;
       store<T>(args.o, (int64_t{t} * args.heads + head + h) * args.head_dim + d, o);
     }
     cluster.sync();  // waits until the other blocks of the cluster have read this block's shared memory
@@ -316,7 +413,7 @@ __global__ void __launch_bounds__(kThreads) part_kernel(KernelArgs args) {
 
 // Joins the results of all parts for one row and head, if part_kernel did not join them in a cluster.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
+__global__ void __launch_bounds__(kJoinThreads) join_kernel(KernelArgs args) {
   cuda::let_next_launch_begin();
   const int head = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y);
   const Row row = find_row(args.cu_seqlens, args.lengths, args.sequences, t);
@@ -324,7 +421,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(KernelArgs args) {
   if (row.sequence < 0) return;  // the row belongs to no sequence, and part_kernel has written zeros to it
   const Parts parts = parts_of(args, row.position);
   const auto place = [&](int part) { return (int64_t{t} * args.parts + part) * args.heads + head; };
-  for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
+  for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kJoinThreads) {
     const float o = join_parts(
         parts, [&](int part) { return args.lse[place(part)]; },
         [&](int part) { return args.results[place(part) * args.head_dim + d]; });
@@ -338,16 +435,24 @@ void launch_parts(const KernelArgs& args, int tokens, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(args.parts),
                   static_cast<unsigned>(args.kv_heads * ((group + kHeads - 1) / kHeads)),
                   static_cast<unsigned>(tokens));
-  if (args.results != nullptr && args.parts <= kPagedCudaJoinedParts &&
-      cuda::device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9) {
-    return cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads, true>,
-                              {.grid = grid, .block = dim3(kThreads), .cluster = grid.x}, stream, args);
+  const auto launch = [&](auto warps, auto cluster) {
+    constexpr int kBlockWarps = decltype(warps)::value;
+    constexpr bool kCluster = decltype(cluster)::value;
+    cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads, kBlockWarps, kCluster>,
+                       {.grid = grid, .block = dim3(32 * kBlockWarps), .cluster = kCluster ? grid.x : 1},
+                       stream, args);
+  };
+  using Warps = std::integral_constant<int, kWarps>;
+  if (args.results == nullptr) {
+    if (tokens <= kPagedCudaDividedRows)
+      return launch(std::integral_constant<int, kWarpsUndivided>{}, std::false_type{});
+    return launch(Warps{}, std::false_type{});
   }
-  cuda::launch_early(part_kernel<T, kPack, kLanes, kPacks, kHeads, false>, {grid, dim3(kThreads)}, stream,
-                     args);
-  if (args.results == nullptr) return;
+  if (args.parts <= kPagedCudaJoinedParts && cuda::device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9)
+    return launch(Warps{}, std::true_type{});
+  launch(Warps{}, std::false_type{});
   const dim3 rows(static_cast<unsigned>(args.heads), static_cast<unsigned>(tokens));
-  cuda::launch_early(join_kernel<T>, {rows, dim3(kThreads)}, stream, args);
+  cuda::launch_early(join_kernel<T>, {rows, dim3(kJoinThreads)}, stream, args);
 }
 
 constexpr int kMostHeads = 4;
@@ -356,6 +461,15 @@ template <typename T, int kPack, int kLanes, int kPacks>
 void launch_heads(const KernelArgs& args, int tokens, CudaStream stream) {
   if (args.heads == args.kv_heads) return launch_parts<T, kPack, kLanes, kPacks, 1>(args, tokens, stream);
   launch_parts<T, kPack, kLanes, kPacks, kMostHeads>(args, tokens, stream);
+}
+
+// Returns log2 of the number of tokens per page. The kernels shift instead of dividing, because a division takes tens of instructions and a
+// warp reads only few keys.
+int page_shift_of(const PagedAttentionDims& dims) {
+  PLIMSOLL_CHECK(dims.sequences >= 1, "rows of attention must belong to at least one sequence");
+  PLIMSOLL_CHECK(dims.page_size >= 1 && std::has_single_bit(static_cast<uint64_t>(dims.page_size)),
+                 "on a GPU, the number of tokens per page must be a power of two, but is {}", dims.page_size);
+  return std::countr_zero(static_cast<uint64_t>(dims.page_size));
 }
 
 bool is_aligned(const void* data) {
@@ -384,7 +498,7 @@ struct AppendArgs {
   const int32_t* page_table = nullptr;
   const int32_t* lengths = nullptr;
   const int32_t* copy_from = nullptr;
-  int sequences = 0, page_size = 0, max_pages = 0;
+  int sequences = 0, page_shift = 0, max_pages = 0;
   int q_units = 0, token_units = 0;  // numbers of elements of type Unit in q and in k (or v) of a row
 };
 
@@ -441,11 +555,11 @@ __global__ void __launch_bounds__(kAppendThreads) append_kernel(AppendArgs args)
   if (row.sequence < 0) return cuda::wait_for_launch_before();
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   auto* cache = static_cast<Unit*>(args.cache);
-  const int64_t part_units = int64_t{args.page_size} * args.token_units;
-  Unit* page = cache + int64_t{pages[row.position / args.page_size]} * 2 * part_units;
+  const int64_t part_units = int64_t{args.token_units} << args.page_shift;
+  Unit* page = cache + int64_t{pages[row.position >> args.page_shift]} * 2 * part_units;
   const auto* from =
       static_cast<const Unit*>(args.qkv) + int64_t{t} * (args.q_units + 2 * args.token_units) + args.q_units;
-  const int slot = row.position % args.page_size;
+  const int slot = row.position & ((1 << args.page_shift) - 1);
   const bool copies = args.copy_from != nullptr && t == args.cu_seqlens[row.sequence];
   const int source = copies ? args.copy_from[row.sequence] : -1;
   // Loads the first elements of the shared page before wait_for_launch_before(), because no running launch writes them.
@@ -500,7 +614,7 @@ void paged_attention_cuda(const PagedAttentionArgs& args, CudaStream stream) {
       .heads = static_cast<int>(dims.heads),
       .kv_heads = static_cast<int>(dims.kv_heads),
       .head_dim = static_cast<int>(dims.head_dim),
-      .page_size = static_cast<int>(dims.page_size),
+      .page_shift = paged::page_shift_of(dims),
       .max_pages = static_cast<int>(dims.max_pages),
       .window = static_cast<int>(dims.window),
       .parts = static_cast<int>(parts),
@@ -527,7 +641,7 @@ void append_kv_cuda(const AppendKvArgs& args, CudaStream stream) {
                                  .lengths = args.lengths.as<int32_t>(),
                                  .copy_from = args.copy_from ? args.copy_from.as<int32_t>() : nullptr,
                                  .sequences = static_cast<int>(dims.sequences),
-                                 .page_size = static_cast<int>(dims.page_size),
+                                 .page_shift = paged::page_shift_of(dims),
                                  .max_pages = static_cast<int>(dims.max_pages)};
   const int64_t q_bytes = dims.heads * dims.head_dim * element,
                 token_bytes = dims.kv_heads * dims.head_dim * element;

@@ -67,8 +67,8 @@ class CudaNormLinear {
 // in two if there are too many of them for every thread block to normalize (norm_linear_takes_few_rows_cuda()); more rows are computed by
 // separate kernels for the norm, the matrix product and the activation. kApart: all numbers of rows are computed by these separate kernels.
 enum class NormLinearWay : uint8_t { kAsPrepared, kApart };
-// Prepares the layer. The argument `w` states whether the weights may be read before the previous launches have ended (SecondOperand of
-// matmul_cuda.h). Errors: as prepare_matmul_cuda().
+// Prepares the layer. The argument `w` states whether w, norm_bias, gain and beta may be read before the previous launches have ended
+// (SecondOperand of matmul_cuda.h). Errors: as prepare_matmul_cuda().
 std::unique_ptr<CudaNormLinear> prepare_norm_linear_cuda(const NormLinearProblem& problem, int sm,
                                                          SecondOperand w, const TunedProduct* tuned = nullptr,
                                                          NormLinearWay way = NormLinearWay::kAsPrepared);

@@ -69,7 +69,11 @@ class NormThenLayer final : public CudaNormLinear {
   void run(const NormLinearArgs& args, CudaStream stream) override {
     check_scratch(args, norm_linear_values_bytes(problem_));
     const View h{args.scratch.data(), problem_.product.a};
-    normalize(problem_, args, h, stream);
+    if (problem_.product.k <= kNormFewRowsTerms) {
+      norm_few_rows_cuda(problem_, args, h, w_, stream);
+    } else {
+      normalize(problem_, args, h, stream);
+    }
     NormLinearArgs layer = args;
     layer.x = h;
     norm_linear_few_rows_cuda(problem_, layer, NormIs::kDone, w_, stream);

@@ -55,6 +55,10 @@ int64_t nodes_of(const OpView& view) {
   return nodes + extra_launches(view);
 }
 
+// The number of kernels that copy inputs to the GPU and outputs to the host, if the graph of a program includes them: two ranges of inputs
+// and one of outputs (ExecutorBackend::run_and_fetch).
+constexpr int64_t kCopyNodes = 3;
+
 // Segments that run one after the other for the same batch size, so their CUDA graphs are captured, replayed and dropped together.
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
@@ -102,6 +106,7 @@ std::vector<SegmentGroup> groups_of(const Plan& plan, GpuConstant& held) {
   if (const ProgramPlan* generate = plan.programs.find(kGenerateProgram)) {
     add_group(*generate, {Segment::kForward}, static_cast<int>(generate->ladder.size()),
               held.graphs[generate->name], groups);
+    if (generate->is_captured(Segment::kForward)) groups.back().nodes += kCopyNodes;
   }
   return groups;
 }
