@@ -143,7 +143,8 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kWrite>({args.d_v.view, args.d_v.row_stride}, t, kv_head, head_dim);
 }
 
-// The range of keys that the queries of a block see, rounded down to a tile of keys at `first`. The last tile ends at `end`.
+// The range of keys that the query rows of a block see. `first` is rounded down to the beginning of a tile of keys; `end` is the end of the
+// last tile.
 struct BwdKeys {
   int64_t first = 0, end = 0;
 };

@@ -206,8 +206,9 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes the gradients of 16 kR rows and keeps the tiles of
-// these rows in shared memory. It loops over the rows with which they are combined in tiles of kPassing rows.
+// Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes the gradients of 16 kR rows (queries for d_q, keys
+// for d_k and d_v) and keeps the tiles of these rows in shared memory. It loops over the rows with which these are multiplied (keys for
+// d_q, queries for d_k and d_v), in tiles of kPassing rows.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);

@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Bytes of shared memory. The first kernel keeps a tile each of q and d_o and loops over k and v, for which it has two tiles each; it also
-// stores delta of each row. The second kernel keeps k and v and loops over q and d_o, with as many tiles. For each of the two tiles of
-// queries it also stores lse, delta and the dropout bits.
+// Bytes of shared memory. The first kernel keeps one tile of q and one of d_o, and loops over k and v, for each of which it has two tiles;
+// it also stores delta of each row. The second kernel keeps one tile of k and one of v, and loops over q and d_o, for each of which it has
+// two tiles. For each of the two tiles of queries it also stores lse, delta and the dropout bits.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>
@@ -126,8 +126,8 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 3 : 2) void attention_dkv_
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
   const int keep_of_row = keep_place(warp_row % 32 + lane / 4);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
-  // Under a causal mask, a key is hidden from earlier queries. The loop therefore starts at the query with the same position as the block's
-  // first key, which is a multiple of the tile size.
+  // The loop starts with the tile of queries that contains the first query that sees the block's first key. Under a causal mask this is the
+  // query at the position of that key.
   const int start = first_query(args, work.row) / kQueries * kQueries,
             end = end_query(args, work, work.row + kRows - 1);
   // The heads of q that read this head of k and v are processed one after another.

@@ -47,7 +47,8 @@ Support attention_cuda_mma_fits(const Problem& problem, const AttentionDims& dim
 namespace {
 
 // Checks the requirements of the kernels that use warpgroup instructions, for 16-bit and for fp32 tensors. A warpgroup multiplies tiles of
-// 64 columns. With heads of at most 32 columns half of a tile would be zeros, and mma.sync is faster (measured in attention_cuda.cc).
+// 64 columns. With heads of at most 32 columns half of a tile would be zeros, and mma.sync is faster (attention_cuda.h states the measured
+// times).
 Support warpgroups_fit(const Problem& problem, const AttentionDims& dims, int64_t widest) {
   const int64_t head_dim = dims.head_dim;
   if (problem.target.sm != 90) {

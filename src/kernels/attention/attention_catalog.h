@@ -94,7 +94,7 @@ constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
          2 * kAttentionTile * attention_score_stride(kAttentionTile) + 3 * kAttentionTile;
 }
 
-// Returns the bytes of the array with the numbers of the sequences, longest first, which all threads read.
+// Returns the bytes of the array that contains the indices of the sequences, sorted by length (longest first). All threads read it.
 constexpr int64_t attention_order_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.sequences * 4, 64);
 }
@@ -142,9 +142,9 @@ constexpr int64_t first_token_attention_parts(int64_t longest) {
   const int64_t rows = first_token_attention_part_rows(longest);
   return longest <= rows ? 1 : (longest + rows - 1) / rows;
 }
-// The three functions return the bytes of arrays in the scratch memory of first_token_attention. First: the queries. Second: for each head,
-// the vector whose product with a row of x is the score of that row. Third: for each part of a sequence and each head, the weighted sum of
-// rows, the largest score and the sum of probabilities.
+// These three functions return the bytes of arrays in the scratch memory of first_token_attention. The first array contains the queries.
+// The second contains, for each head, the vector whose product with a row of x is the score of that row. The third contains, for each part
+// of a sequence and each head, the weighted sum of rows, the largest score and the sum of probabilities.
 constexpr int64_t first_token_attention_query_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.sequences * dims.heads * dims.head_dim * 4, 256);
 }
@@ -176,8 +176,8 @@ inline constexpr int64_t kPagedRows = 8;
 constexpr int64_t paged_attention_parts(const PagedAttentionDims& dims) {
   return (dims.max_pages * dims.page_size + kPagedPart - 1) / kPagedPart;
 }
-// Returns true if a CPU divides each sequence into parts that different threads compute. It does so if the call has too few rows to give
-// every thread several of them. The division does not change any bit of the results.
+// Returns true if a CPU divides each sequence into parts that different threads compute. It does so if there are several threads and the
+// call has fewer than four rows per thread. The division does not change any bit of the results.
 constexpr bool paged_attention_divides_sequences(const PagedAttentionDims& dims, int threads) {
   return threads > 1 && dims.tokens < 4 * threads;
 }
@@ -188,8 +188,8 @@ constexpr int64_t paged_attention_result_floats(const PagedAttentionDims& dims) 
 }
 // The distance of two rows of scores in floats. It leaves space for one vector after the last score.
 constexpr int64_t kPagedScoreStride = kPagedPart + 32;
-// Returns the number of floats for the queries in a thread's scratch memory: kPagedRows rows, then up to 15 rows of zeros. That memory also
-// contains the scores and results of kPagedRows rows, and the joined results of the parts.
+// Returns the number of floats for the queries in a thread's scratch memory: all heads of kPagedRows rows, then up to 15 heads of zeros.
+// The scratch memory also contains the scores and results of kPagedRows rows, and the joined results of the parts.
 constexpr int64_t paged_attention_q_floats(const PagedAttentionDims& dims) {
   return (kPagedRows * dims.heads + 16) * attention_padded_dim(dims.head_dim);
 }
@@ -198,8 +198,9 @@ constexpr int64_t paged_attention_thread_floats(const PagedAttentionDims& dims) 
   return attention_round_up(paged_attention_q_floats(dims) + kPagedRows * row, 16);
 }
 constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& dims, int threads) {
-  // Reserves memory for the results of parts even if `dims` has too many rows to divide sequences into parts. Calls with fewer rows do
-  // divide them, and use the same scratch memory, whose size is computed only once, for the largest number of rows.
+  // Reserves memory for the results of parts even if a call with dims.tokens rows has too many rows to divide sequences into parts. The
+  // same scratch memory serves calls with fewer rows, which do divide sequences, because its size is computed only once, for the largest
+  // number of rows.
   const int64_t divided_rows = threads > 1 ? std::min<int64_t>(dims.tokens, 4 * threads - 1) : 0;
   const int64_t stored = divided_rows * paged_attention_parts(dims) * paged_attention_result_floats(dims);
   return (threads * paged_attention_thread_floats(dims) + stored) * 4;

@@ -66,7 +66,8 @@ AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOption
   args.head_dim = static_cast<int>(dims.head_dim);
   args.kv_heads = static_cast<int>(dims.num_kv_heads());
   args.group = static_cast<int>(dims.group_heads());
-  // A window as long as the longest sequence hides no row. Without a window the kernels need not mask for it.
+  // A window as long as the longest sequence hides no row. It is replaced by 0 (no window), so that the kernels need not compare distances
+  // with it.
   args.window = dims.window < dims.longest ? static_cast<int>(dims.window) : 0;
   args.causal = options.mask == AttentionMask::kCausal;
   args.dtype = q.view.dtype;

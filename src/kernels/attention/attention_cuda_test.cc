@@ -62,8 +62,8 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
     EXPECT_TRUE(o.ok()) << "o: " << o;
     const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
     for (int part = 0; part < 3; ++part) {
-      // With a window of 1, every row sees only itself with probability 1, whatever its score is. The gradients of q and k are then zero.
-      // By default, the comparison fails if more than half of the numbers are zero.
+      // With a window of 1, every row sees only itself with probability 1, whatever its score is. All gradients of q and k are then zero.
+      // Zeros::kExpected permits this; with the default, the comparison fails if more than half of the numbers are zero.
       const Zeros zeros = problem.window == 1 && part < 2 ? Zeros::kExpected : Zeros::kSuspicious;
       const auto d =
           compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], rounding, zeros);

@@ -75,7 +75,8 @@ __device__ inline int end_query(const AttentionKernelArgs& args, const Work& wor
 // row, and the difference between two maxima of minus infinity would be NaN. With this value the sums of such a row stay zero.
 inline constexpr float kNoScore = -1e30f;
 
-// Writes zeros to the tail rows (unused rows after the last sequence) of one head. The thread blocks that do this divide these rows.
+// Writes zeros to the tail rows (unused rows after the last sequence) of one head. These rows are distributed over all thread blocks that
+// call this function for the head.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);

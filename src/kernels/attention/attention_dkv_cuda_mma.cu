@@ -66,8 +66,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
-  // The position of the dropout bit of this lane's first key in a word with the bits of 32 keys. The three bits after it belong to the keys
-  // 8, 16 and 24 rows below that key.
+  // The position of the dropout bit of this lane's first key in a word with the bits of 32 keys. The next three bits of the word belong to
+  // the keys 8, 16 and 24 rows after that key.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int head, int row, int stage) {
@@ -82,8 +82,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   };
   copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
-  // Under a causal mask, a key is hidden from earlier queries. The loop therefore starts at the query with the same position as the block's
-  // first key, which is a multiple of the tile size.
+  // The loop starts with the tile of queries that contains the first query that sees the block's first key. Under a causal mask this is the
+  // query at the position of that key.
   const int start = first_query(args, work.row) / kQueries * kQueries;
   const int end = end_query(args, work, work.row + kRows - 1);
   const int first_head = work.head * args.group, end_head = first_head + args.group;

@@ -13,8 +13,9 @@ constexpr int fwd_mma_bytes(int dim, int rows) {
   return 2 * dim * (rows + 4 * kKeys);
 }
 
-// Computes score[m][n], the products of a warp's query rows with the 64 keys of a tile. Calls between(part) once for each part from 0 to
-// 15, distributed over the mma instructions, so that the arithmetic of `between` runs while the tensor cores work.
+// Computes score[m][n], the products of a warp's query rows with the 64 keys of a tile. Between the mma instructions it calls between(part)
+// once for each part from 0 to 15. The caller passes arithmetic that is divided into 16 parts (drawing dropout numbers), which then runs
+// while the tensor cores work.
 template <DType kType, int kDim, int kM, typename Queries, typename Between>
 __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by_rows,
                                  float (&score)[kM][kKeys / 8][4], const Between& between) {

@@ -56,7 +56,8 @@ __global__ __launch_bounds__(kWarpgroup, kDim == 64 ? 4 : 2) void attention_fwd_
   const Work keys_work = work_of_keys(args, work);
   TileReader<kDim> of_keys(args, keys_work, args.k, args.k_stride, begin),
       of_values(args, keys_work, args.v, args.v_stride, begin);
-  // Waits until the requested tiles have arrived, then starts copying the values of this tile and the keys of the next one.
+  // Waits until the requested tiles have arrived, then starts copying the values of the tile that begins at key `key` and the keys of the
+  // tile after it.
   const auto wait_and_request_next = [&](int key, int stage) {
     wait_for_copies();
     fence_async_proxy();

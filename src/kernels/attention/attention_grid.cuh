@@ -61,7 +61,7 @@ void launch_for_head(int head_dim, const Launch& launch) {
 }
 
 // Calls the template `launch` with the data type of the arguments and the smallest supported tile width in which a head fits. A block has
-// `rows` (64 or 128) rows of 16-bit tensors, or 64 * kMOfF32 rows of fp32 tensors.
+// `rows` (64 or 128) rows of 16-bit tensors, or 64 * kMOfF32 rows of fp32 tensors; for heads wider than 64 it always has 64.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {

@@ -257,9 +257,9 @@ __device__ inline void round_tile(uint32_t tile) {
   }
 }
 
-// Stores a warp's 16 * kM rows of a result. Multiplies each row by its `factor` (an accumulator contains elements of two rows: 0 and 1 of
-// the first, 2 and 3 of the second), rounds it, and writes it through rows of shared memory that only this warp uses. place(row, chunk) is
-// the offset in `tile` of a 16-byte chunk of a row.
+// Stores a warp's 16 * kM rows of a result. Multiplies each row by its `factor`, rounds it, and writes it through rows of shared memory
+// that only this warp uses. In the array `acc[m][n]` of a lane, elements 0 and 1 belong to one row, with factor[m][0], and elements 2 and 3
+// to another, with factor[m][1]. place(row, chunk) is the offset in `tile` of a 16-byte chunk of a row.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
                                   int64_t stride, std::byte* tile, const Place& place,

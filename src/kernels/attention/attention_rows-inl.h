@@ -154,8 +154,8 @@ inline void clear_floats(float* values, int64_t first, int64_t end) {
 }
 
 // Replaces the scores of keys first .. visible - 1 with exp(scale * (score - largest)), multiplied by the dropout factors unless `factors`
-// is null. Writes zeros for the other keys below `width` rounded up to whole vectors. Returns 1 / sum and the lse of the row. Requires: 0
-// <= first < visible, scale > 0.
+// is null. Writes zeros for the other keys below `width` rounded up to whole vectors. Returns the lse of the row and 1 / (sum of the
+// exponentials without dropout). Requires: 0 <= first < visible, scale > 0.
 inline SoftmaxRow softmax_row(float* scores, int64_t first, int64_t visible, int64_t width, float scale,
                               const float* factors) {
   const Floats df;

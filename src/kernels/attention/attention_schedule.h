@@ -37,14 +37,14 @@ void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_b
 // Checks that the *_cpu functions support the type. Errors: kInternal if not.
 void check_cpu_type(DType dtype);
 
-// The two arrays in the scratch memory of the *_cpu functions: the numbers of the sequences, longest first (of equal lengths the lower
-// number first), and the memory for the tiles of all threads.
+// The two arrays in the scratch memory of the *_cpu functions: the indices of the sequences, sorted by length (longest first; of equal
+// lengths the lower index first), and the memory for the tiles of all threads.
 struct AttentionCpuScratch {
   std::span<const int32_t> order;
   float* tiles;
 };
-// Sorts the sequences by length, writes their numbers into `scratch`, and returns the two arrays into which `scratch` is divided. Requires:
-// it has attention_order_bytes(dims) bytes plus those of the tiles.
+// Sorts the sequences by length, writes their indices into `scratch`, and returns the two arrays into which `scratch` is divided. Requires:
+// `scratch` has attention_order_bytes(dims) bytes plus those of the tiles.
 AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
                                     const View& scratch);
 

@@ -113,8 +113,8 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// Multiplies fp32 tiles. If `amx` is true, rounds their elements to bf16 and multiplies them with AMX (attention_amx.h). Requires: this
-// thread has then configured its AMX tiles.
+// Multiplies fp32 tiles. If `amx` is true, rounds their elements to bf16 and multiplies them with AMX (attention_amx.h). Requires: if `amx`
+// is true, this thread has configured its AMX tiles.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -143,7 +143,7 @@ inline bool uses_amx(DType dtype) {
 #endif
 }
 
-// Computes the heads of a task one after another. Calls the function for the element type of q for each of them.
+// Computes the heads of a task one after another. For each head it calls of_bf16 if q is bf16, otherwise of_f32.
 template <typename Task, typename Head>
 void run_heads(Task& task, Head* of_f32, Head* of_bf16) {
   const DType dtype = task.args.q.view.dtype;

@@ -27,8 +27,8 @@ template <DType kType>
 class Softmax {
  public:
   // Processes a tile of which only the first `there` rows exist. Each warp has computed its share of the scores from some of the columns;
-  // adds these shares up. Converts the scores to probabilities relative to the largest score so far. The caller must then multiply its sums
-  // of earlier tiles by shared.shrink.
+  // this function adds the shares of all warps. It converts the scores to probabilities relative to the largest score so far. The caller
+  // must then multiply its sums of earlier tiles by shared.shrink.
   template <typename Tiles>
   __device__ void take(Tiles& shared, int there) {
     const int head = static_cast<int>(threadIdx.x) / 16, row = static_cast<int>(threadIdx.x) % 16 * 2;
@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(kThreads, 1) row_sum_kernel(KernelArgs args) {
 #endif
 }
 
-// Each part of a sequence has a weighted sum of its own. Computes the factors by which they must be multiplied, so that the probabilities
-// of all parts of the sequence add up to 1.
+// Each part of a sequence has its own weighted sum of rows. Computes the factors by which these sums must be multiplied, so that the
+// probabilities of all parts of the sequence add up to 1.
 __device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
   if (threadIdx.x >= kSide) return;
   const int b = first + static_cast<int>(threadIdx.x);

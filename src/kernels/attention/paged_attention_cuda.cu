@@ -57,9 +57,9 @@ struct Row {
   int first_new = 0;  // position of the first new token of the sequence
 };
 
-// Finds the sequence of row t: counts the sequences that end at or before t. Each lane counts some of them, so all loads are in flight at
-// once, while a binary search would wait for memory once per step. All threads of a warp must call it.
-// In a decoding step, in which every sequence has one row, it is sequence t, which needs only one round of loads.
+// Finds the sequence of row t. It first tries sequence t, which is the result in a decoding step, in which every sequence has one row; this
+// takes only one round of loads. Otherwise it counts the sequences that end at or before t. Each lane counts some of them, so all loads are
+// in flight at once, while a binary search would wait for memory once per step. All threads of a warp must call it.
 __device__ Row find_row(const int32_t* cu_seqlens, const int32_t* lengths, int sequences, int t) {
   const int guess = min(t, sequences - 1);
   const int guess_length = lengths[guess], guess_end = cu_seqlens[guess + 1];
@@ -98,8 +98,8 @@ struct Sums {
   float total = 0.0f;         // the sum of 2^(score - largest)
   float o[kElements] = {};
 
-  // Adds several keys at once, so that their exponentials are computed independently of each other. The score of a key that does not count
-  // is -infinity; its value must be finite. v_of(u, v) stores the value of key u in v.
+  // Adds several keys at once, so that their exponentials are computed independently of each other. A key that must be ignored has the
+  // score -infinity; its value is multiplied by 0 and must be finite. v_of(u, v) stores the value of key u in v.
   template <int kKeys, class VOf>
   __device__ void add(const float (&scores)[kKeys], const VOf& v_of) {
     float next = largest;
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(32 * kBlockWarps, kBlocks<kHeads, kBlockWarps>
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int key = lane / kLanes, sub = lane % kLanes;
   constexpr int kApart = kBlockWarps * kKeysPerWarp;
-  // The page numbers of the first keys of this lane, if the row belongs to sequence t. They are loaded together with what find_row() loads,
-  // because otherwise each load would wait for the one before it.
+  // The page numbers of this lane's first keys, read under the assumption that row t belongs to sequence t, as in a decoding step. They are
+  // loaded together with what find_row() loads, because otherwise these loads would have to wait for its result.
   int guessed_pages[kBatch];
   const int guess = min(t, args.sequences - 1);
 #pragma unroll
@@ -231,8 +231,8 @@ __global__ void __launch_bounds__(32 * kBlockWarps, kBlocks<kHeads, kBlockWarps>
 
   const int32_t* pages = args.page_table + int64_t{row.sequence} * args.max_pages;
   const int64_t token_width = int64_t{args.kv_heads} * args.head_dim;
-  // Keys before this position are in pages that no launch writes that may still be running. They can be read before
-  // wait_for_launch_before().
+  // Keys before this position are in the pages before the one with the first new token. No launch that may still be running writes these
+  // pages, so the keys can be read before wait_for_launch_before().
   const int num_kept = row.first_new >> args.page_shift << args.page_shift;
   const int first_of_warp = keys.first + warp * kKeysPerWarp;
   // For each key of a batch that this lane loads, its position in the KV cache in units of tokens. A page has page_size keys, then values.
@@ -383,7 +383,8 @@ __global__ void __launch_bounds__(32 * kBlockWarps, kBlocks<kHeads, kBlockWarps>
     for (int i = part * kThreads + static_cast<int>(threadIdx.x); i < num_heads * args.head_dim;
          i += args.parts * kThreads) {
       const int h = i / args.head_dim, d = i % args.head_dim;
-      // Loads all results before it uses the first one, because each load from another block takes hundreds of cycles.
+      // Loads the results of all parts before it uses the first one, because each load from the shared memory of another block takes
+      // hundreds of cycles.
       float lse[kPagedCudaJoinedParts], values[kPagedCudaJoinedParts];
 #pragma unroll
       for (int of = 0; of < kPagedCudaJoinedParts; ++of) {
