@@ -37,7 +37,7 @@
 // sequences are allowed and own no row. Aliasing: no output overlaps an input. Outputs may share memory only if their row strides
 // interleave them, as when d_q, d_k and d_v are columns of one tensor.
 //
-// Error bound against exact arithmetic (the tests read their limits from these lines). n is the number of
+// Error bound against exact arithmetic (the tests compute their limits with these formulas). n is the number of
 // keys that row i sees. The other letters depend on the implementation:
 //
 //   u  rounding of an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor
@@ -103,8 +103,8 @@ struct AttentionReach {
   constexpr bool sees(int64_t i, int64_t j) const { return j >= first_key(i) && j < end_key(i); }
 };
 
-// Returns a number that identifies query row t of the batch and head h: a different one for each pair of them. The number selects the
-// random numbers of dropout. Requires: it is below 2^32.
+// Returns a number that identifies the pair of query row t of the batch and head h. It selects the random numbers of dropout. Requires: the
+// returned number is below 2^32.
 constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
   return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
 }

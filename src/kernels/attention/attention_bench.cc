@@ -1,6 +1,6 @@
 // Measures attention forward and backward, with and without dropout, at the shapes for which the project has speed targets. The counters
-// show the floating-point operations per second as attention.h counts them. Compare them with the rate that the inner loop (the register
-// tile of attention_tiles-inl.h) reaches on one thread, times the number of threads, which is an upper bound.
+// show the floating-point operations per second as attention.h counts them. An upper bound to compare them with is the rate that the inner
+// loop (the register tile of attention_tiles-inl.h) reaches on one thread, times the number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

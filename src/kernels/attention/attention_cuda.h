@@ -58,8 +58,8 @@ AttentionBackward attention_bwd_cuda_wgmma, attention_bwd_cuda_tf32_wgmma;
 AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims);
 
-// The number of rows per thread block (64 or 128) of each kernel of *_cuda_mma. The two functions below run the kernels with given numbers
-// instead of the fastest ones, so that the benchmark can compare them.
+// The number of rows per thread block (64 or 128) of each kernel of *_cuda_mma. The functions attention_fwd_cuda_mma_of and
+// attention_bwd_cuda_mma_of run the kernels with given numbers instead of the fastest ones, so that the benchmark can compare them.
 struct AttentionBlockRows {
   int forward = 128;  // number of query rows per block of the forward kernel
   int d_q = 128;      // number of query rows per block of the kernel for d_q

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Computes one query row: sets p_S[j] to the probability of each visible key j, after dropout, and writes o and lse.
+// Computes one query row: sets p_S[j] to the probability of each visible key j, after dropout, and writes o and lse. p_S has one element
+// per key of the sequence.
 void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, int64_t h, int64_t i,
                double* p_S) {
   const int64_t head_dim = args.dims.head_dim;

@@ -36,10 +36,10 @@
 // pages that different sequences write must differ; copy_from pages may be read by several sequences and written by one of them in
 // slots from (L_b - n_b) % S on.
 //
-// Error bound of paged_attention against exact arithmetic (the test reads its limits from these lines), with u = 2^-24, r = 0 for f32,
-// 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / 64 + 2 an upper bound of the number of parts. The letters
-// e_i and the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times (in a
-// part, in its lse, and in the weight), each with an error of at most 4 u |x|:
+// Error bound of paged_attention against exact arithmetic (the test computes its limits with these formulas), with u = 2^-24, r = 0 for
+// f32, 2^-8 for bf16 and 2^-11 for f16, n the number of keys of the row and P_i = n / 64 + 2 an upper bound of the number of parts. The
+// letters e_i and the factors are those of attention.h; a part adds an exponential, a product and a sum. Scores enter exponents three times
+// (in a part, in its lse, and in the weight), each with an error of at most 4 u |x|:
 //
 //   e_i      = max_j ((D + 12) u scale sum_d |q_id k_jd|)
 //   |err o| <= (2 e_i + (2 n + 32 + 12 P_i) u) sum_j p_j |v_jd| + r |o|

@@ -29,8 +29,8 @@ const Part& part_of(const Problem& problem) {
   return *part;
 }
 
-// Calls a function of a catalog row: the one that decides if a problem is supported, or one that computes bytes. Such a function takes the
-// complete problem, the family's description of it, or first the one and then the other.
+// Calls a function of a catalog row: the one that decides if a problem is supported, or one that computes bytes. The parameters of such a
+// function are the complete problem, or the family's description of the problem, or both in this order.
 template <typename Result>
 Result call(Result (*function)(const Problem&), const Problem& problem) {
   return function(problem);

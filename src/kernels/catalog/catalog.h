@@ -27,7 +27,7 @@
 //     return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 //   }
 //
-// They may include only this header, the catalog headers of other families, hardware/ and base/. The kernel's header
+// These two files may include only this header, the catalog headers of other families, hardware/ and base/. The kernel's header
 // uses the same formulas. A family is listed in families.inc and in this folder's CMakeLists.txt.
 #pragma once
 

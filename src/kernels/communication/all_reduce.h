@@ -23,7 +23,7 @@ struct AllReduceArgs {
   Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // connects the ranks for all_reduce_cuda_nccl
   PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for all_reduce_cuda_peers
-  // Keeps the object alive to which `peers` points, if it was created only for this call; otherwise null.
+  // Owns the PeerMemory object to which `peers` points if that object was created only for this call; otherwise null.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const ReducedTensor> tensors = {};
   View scratch = {};

@@ -82,7 +82,7 @@ std::vector<std::vector<std::byte>> reduced(const Kernel& kernel, AllReduceArgs 
 
 const std::vector<DType> kTypes{DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// The bytes of a rank's tensors after the sum: one entry per data type, in it one per repetition.
+// The bytes of a rank's tensors after the sum, indexed by data type (as in kTypes) and then by repetition.
 using Results = std::vector<std::vector<std::vector<std::byte>>>;
 
 void expect_sums(const std::vector<Results>& of_ranks) {

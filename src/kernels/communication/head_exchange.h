@@ -46,7 +46,7 @@ struct ExchangedBytes {
   int64_t wide = 0;
   int64_t width = 0;
 };
-// Returns the rectangles of this rank's share, one per part of the columns. The rectangle of an empty part has the width 0.
+// Returns the rectangles of the share of rank `of_rank`, one per part of the columns. The rectangle of an empty part has the width 0.
 inline std::array<ExchangedBytes, 3> exchanged_bytes(const HeadExchangeArgs& args, int of_rank,
                                                      int num_ranks) {
   std::array<ExchangedBytes, 3> rectangles;

@@ -7,7 +7,7 @@ namespace plimsoll {
 namespace {
 
 constexpr int kInputThreads = 256;
-// One thread block copies the outputs, so that a barrier is enough to order the copied bytes before the number.
+// One thread block copies all outputs, so that a barrier is enough to ensure that numbers->ended is written after the copied bytes.
 constexpr int kOutputThreads = 1024;
 
 __global__ void __launch_bounds__(kInputThreads)
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kInputThreads)
 
 __global__ void __launch_bounds__(kOutputThreads)
     copy_to_host_kernel(uint4* to, const uint4* from, int count, HostCopyNumbers* numbers) {
-  // The host has written the number before it enqueued this launch, so the number can be read while earlier launches are still running.
+  // The host has written numbers->begun before it enqueued this launch, so the kernel can read it while earlier launches are still running.
   const uint64_t begun =
       threadIdx.x == 0 ? __ldcv(reinterpret_cast<const unsigned long long*>(&numbers->begun)) : 0;
   cuda::begin_early_launch();

@@ -71,7 +71,7 @@ TEST(HostCopyCuda, CopiesAllBytesBothWays) {
     check_copies(bytes);
 }
 
-// The host sees the number and the copied bytes without a call of the driver.
+// When the host reads the new value of numbers->ended, without a call of the driver, the copied bytes must already be in its memory.
 TEST(HostCopyCuda, TheHostSeesTheNumberAfterTheBytes) {
   constexpr int64_t kBytes = 4096;
   const PinnedMemory sent(kBytes), received(kBytes),

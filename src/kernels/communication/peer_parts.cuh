@@ -19,8 +19,8 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPartThreads = 256;
-// The largest number of ranges per launch. Kernel arguments have 32 KiB, of which a list of this length takes at most a third. It contains
-// all small gradients of BERT-large.
+// The largest number of ranges per launch. A list of this length has space for all small gradients of BERT-large and takes at most a third
+// of the 32 KiB that kernel arguments may have.
 inline constexpr int kMostParts = 256;
 
 // A range of a tensor that a launch sums: the elements of this rank, the destination of the sums, and where the copies of the other ranks'

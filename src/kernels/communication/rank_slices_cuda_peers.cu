@@ -49,8 +49,8 @@ void scatter_sums(const RankSlicesArgs& args, CudaStream stream) {
 // A small tensor that a launch completes with the slices of the other ranks. Sizes and distances are in bytes.
 struct Gathered {
   std::byte* to = nullptr;
-  // The location of slices: 0 if inside the tensor, otherwise the distance from the tensor (`to`) to the memory outside the tensor that
-  // contains this rank's slice. The distance is the same on all ranks.
+  // States where each rank stores its own slice. 0: at the slice's place in the tensor. Otherwise outside the tensor, and `from` is the
+  // distance from `to` to the slice, which is the same on all ranks.
   int64_t from = 0;
   int64_t count = 0;
   int64_t slice = 0;
@@ -65,7 +65,8 @@ __device__ void gather_units(const Gathered& tensor, int own_rank, const cuda::D
     const int64_t at = i * static_cast<int64_t>(sizeof(U));
     const int64_t rank = at / tensor.slice;
     if (rank == own_rank) continue;
-    // A slice that is stored outside the tensor begins at tensor.from, whichever part of the tensor it is.
+    // If ranks store their slices outside the tensor, every rank's slice begins at the same distance tensor.from, whatever its place in the
+    // tensor is.
     const int64_t from = tensor.from == 0 ? at : at - rank * tensor.slice + tensor.from;
     *reinterpret_cast<U*>(tensor.to + at) =
         *reinterpret_cast<const U*>(tensor.to + from + distances.bytes[rank]);

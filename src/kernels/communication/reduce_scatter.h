@@ -25,13 +25,13 @@ struct RankSlicesArgs {
   Communicator* communicator = nullptr;  // connects the ranks for the kernels on a CPU
   GpuCommunicator* gpus = nullptr;       // connects the ranks for the kernels that use NCCL
   PeerMemory* peers = nullptr;           // the mapped memory of the other GPUs, for the kernels that use it
-  // Keeps the object alive to which `peers` points, if it was created only for this call; otherwise null.
+  // Owns the PeerMemory object to which `peers` points if that object was created only for this call; otherwise null.
   std::shared_ptr<PeerMemory> at_offsets = {};
   std::span<const DividedTensor> tensors = {};
   View scratch = {};
 };
 
-// Slices of this rank may be stored outside the tensors. Copies those into the tensors.
+// Copies the slices of this rank that are stored outside their tensors (DividedTensor::own) into the tensors.
 void place_own_slices(const RankSlicesArgs& args);
 
 // reduce_scatter and all_gather on a CPU. Small tensors are copied into scratch memory, slice by slice in the order of the ranks, and

@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A functor that computes a + b, or returns b if the flag is not set.
+// A functor that computes a + b, or returns b if the flag `add` is not set.
 struct Sum {
   AddFlag add;
   bool both = false;

@@ -100,10 +100,10 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
 // Return the activation, its slope and their error bounds for one number, in double precision. The reference kernels call these functions.
 double gelu_exact(double x, Activation activation);
 double gelu_slope_exact(double x, Activation activation);
-// Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|,
-// with a relative error of (10 + 2.5 z^2) roundoffs until it falls below the smallest normal fp32. The result
-// is therefore relatively accurate near 0 and far in the negative tail too. The error of the tanh form and of
-// SiLU is that of the exponent v, relative to 1 - S. ReLU is exact, except that a denormal may count as zero.
+// Returns a bound of |got - exact| for the fast kernels. GELU computes the small quantity z * Phi(-z), z = |x|, with a relative error of
+// (10 + 2.5 z^2) roundoffs until it falls below the smallest normal fp32. The result is therefore relatively accurate near 0 and far in the
+// negative tail too. In the tanh form and SiLU, an error of v changes S(v) by a relative error of (1 - S(v)) times the error of v. ReLU is
+// exact, except that a denormal may count as zero.
 double gelu_fwd_error_bound(double x, Activation activation, DType stored);
 // Returns a bound of |got - exact| for the backward kernels. The derivative is a sum of two terms, which cancel each other where the slope
 // is zero. The error is therefore relative to the magnitudes of the terms.

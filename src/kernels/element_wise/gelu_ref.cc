@@ -81,7 +81,7 @@ Errors slope_errors(double x, Activation activation) {
     case Activation::kSilu: {
       const Gate g = gate_of(x, activation);
       double roundoffs = 3.0 * exact + 2.0 * g.gate + g.slope() * (6.0 * std::abs(g.v) + 4.0);
-      // For large |x| the slope is 0, so the following product is 0, both in fp32 and in this formula.
+      // For large |x| g.slope() is 0. The following product is then 0 as well, both in fp32 and in this formula.
       if (g.slope() > 0.0) roundoffs += z * g.slope() * g.d_v * (12.0 * std::abs(g.v) + 8.0);
       return {roundoffs, 1e-35};
     }

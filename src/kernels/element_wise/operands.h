@@ -1,5 +1,5 @@
-// Checks, once per call, that the operands have types that the fast kernels accept, and turns them into C++
-// types. Thread-safe: pure functions.
+// Checks, once per call, that the operands have types that the fast kernels accept, and calls kernels with the corresponding C++ types.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <initializer_list>

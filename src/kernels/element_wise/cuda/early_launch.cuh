@@ -1,8 +1,7 @@
-// Launches whose blocks may start while the last blocks of the previous launch are running (programmatic
-// dependent launch, compute capability 9.0; on other devices they start when the previous launch has ended).
-// Every thread of such a launch waits for the previous launch before it reads or writes shared data, and
-// every block waits, so that later launches are ordered after both. On an H200 a second launch costs 3 us,
-// and 1.8 us if it starts early. Only for .cu files. Thread-safe: no state.
+// Launches whose blocks may start while the last blocks of the previous launch are running (programmatic dependent launch, compute
+// capability 9.0; on other devices they start when the previous launch has ended). Every thread of such a launch waits for the previous
+// launch before it reads or writes shared data. Every block waits, so that a later launch, which waits for this one, starts its work after
+// both have ended. On an H200 a second launch costs 3 us, and 1.8 us if it starts early. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <utility>

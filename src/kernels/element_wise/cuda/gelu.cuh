@@ -185,7 +185,7 @@ struct Tanh {
   }
 };
 
-// Calls body(T{}, Form{}) with the element's type and the type that computes the activation for it.
+// Calls body(T{}, Form{}), where T is the C++ type of the elements and Form is the class of this file that computes the activation for T.
 template <class Body>
 void with_type_and_form(DType dtype, Activation activation, const Body& body) {
   with_cuda_type(dtype, [&](auto type) {

@@ -110,7 +110,7 @@ HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& bod
 }
 
 // The partial sums with which a row is summed in an order that depends only on the number of columns. Each group of columns is summed into
-// four vectors. The sums of the groups are added one after another, and at the end the lanes of the vectors.
+// four vectors. The sums of the groups are added one after another. At the end, the lanes of the resulting vector are added.
 inline constexpr int64_t kColumnGroup = 256;
 struct GroupSum {
   F32Vec part0, part1, part2, part3;
