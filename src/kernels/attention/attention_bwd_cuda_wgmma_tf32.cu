@@ -17,9 +17,9 @@ constexpr int kRows = 64;
 // The number of 32-bit values per tile of queries: lse, delta and the dropout bits.
 constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;
 
-// Shared memory: two pairs of tiles that the loop replaces; one transposed tile in the kernel for d_q, two in the kernel for d_k and d_v;
-// and values per row. The kernel for d_q stores delta of each row. The other one stores lse, delta and the dropout bits of two tiles of
-// queries.
+// Shared memory: two tiles for each of the two operands over which the loop runs; one transposed tile in the kernel for d_q, two in the
+// kernel for d_k and d_v; and values per row. The kernel for d_q stores delta of each row. The other kernel stores lse, delta and the
+// dropout bits of two tiles of queries.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -42,7 +42,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.k, args.k_stride, key, base + stage * kTf32Tile);
     copy_tf32(args, work, part, args.v, args.v_stride, key, base + (2 + stage) * kTf32Tile);
   };
-  // Loads the rows that this block computes into registers, where they stay. They are copied through the second pair of tiles, which the
+  // Loads the rows that this block computes into registers, where they stay. They are copied through the second tiles of k and v, which the
   // loop does not use yet.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
@@ -132,8 +132,8 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.d_o, columns, row, base + (2 + stage) * kTf32Tile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  // Loads the rows that this block computes into registers, where they stay. They are copied through the second pair of tiles, which the
-  // loop does not use yet.
+  // Loads the rows that this block computes into registers, where they stay. They are copied through the second tiles of q and d_o, which
+  // the loop does not use yet.
   copy_tf32(args, work, part, args.k, args.k_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.v, args.v_stride, work.row, base + 3 * kTf32Tile);
   const int start = args.causal ? work.row : 0;

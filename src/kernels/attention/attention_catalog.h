@@ -208,11 +208,11 @@ constexpr int64_t paged_attention_cpu_scratch_bytes(const PagedAttentionDims& di
 constexpr int64_t paged_attention_ref_scratch_bytes(const PagedAttentionDims& dims) {
   return dims.max_pages * dims.page_size * 8;
 }
-// The division of sequences on a GPU. A call of few rows (at most kPagedCudaDividedRows) would leave most of the GPU idle, so each sequence
-// is divided into parts, one per thread block. The number of parts is such that there are about kPagedCudaBlocks thread blocks, as many as
-// an H100 or H200 runs at a time. Up to 2048 positions form at most kPagedCudaJoinedParts parts, whose sizes are multiples of 64, the
-// number of keys that a thread block loads at once. More positions form parts of at least kPagedPart. Calls of more rows do not divide
-// sequences.
+// The division of sequences on a GPU. A call of few rows (at most kPagedCudaDividedRows) would leave most of the GPU idle, so it divides
+// each sequence into parts, one per thread block. The number of parts is such that there are about kPagedCudaBlocks thread blocks, as many
+// as an H100 or H200 runs at a time. The sizes of parts are multiples of 64, the number of keys that a thread block loads at once. If the
+// page table has space for at most 2048 positions per sequence, there are at most kPagedCudaJoinedParts parts; otherwise a part has at
+// least kPagedPart positions. A call of more rows does not divide sequences.
 inline constexpr int64_t kPagedCudaDividedRows = 128;
 inline constexpr int64_t kPagedCudaBlocks = 640;
 // If a row has at most this number of parts, GPUs of compute capability 9.0 join their results in the same launch. More parts need a second

@@ -45,8 +45,8 @@ __device__ inline uint32_t lane_by_rows() {
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 // Returns the address that this lane passes to ldmatrix for the fragment that starts at row `row` (a multiple of 8) and column 16 * step.
-// `lane` is the result of one of the two functions above. Chunks are stored at XORed positions, so an XOR also selects the chunk of the
-// step.
+// `lane` is the result of lane_by_columns() or lane_by_rows(). Because chunks are stored at XORed positions, the offset of column 16 * step
+// is XORed with `lane` instead of being added.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);

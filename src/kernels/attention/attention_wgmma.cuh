@@ -147,7 +147,7 @@ __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, fl
     for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
   }
 }
-// Computes d_x, the gradients of the scores, from the probabilities x and the products y of d_o and the values. Stores them in x.
+// Computes d_x, the gradients of the scores, from the probabilities x and the products y of d_o and the values. Overwrites x with d_x.
 template <bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, const RowValues<1>& rows,
                                      const KeepDraw<1>& keep, float (&x)[1][8][4],

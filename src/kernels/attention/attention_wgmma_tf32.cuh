@@ -52,7 +52,8 @@ enum class Rounded { kStays, kGoes };
 
 // Rounds the elements of a tile that this thread copied and stores them transposed in `transposed`. The transposed rows and columns are in
 // the order that the products need. In each group of 32 columns, column 4 c + j becomes row 8 j + c, so that the accumulators hold the
-// columns that store_rows expects. Of eight rows, the even ones come first and then the odd ones, the order of take_fragment.
+// columns that store_rows expects. In each group of eight rows, which become columns, the even rows come first and then the odd ones,
+// because take_fragment orders the terms of the left operand in the same way.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + wgmma_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);

@@ -363,8 +363,8 @@ HWY_EXPORT(load_queries);
 HWY_EXPORT(join_results);
 HWY_EXPORT(store_result);
 
-// Divides the new rows of each sequence into blocks of up to kPagedRows adjacent rows. For each block, calls body(task, index) with
-// tasks_per_block values of `index`, on all threads.
+// Divides the new rows of each sequence into blocks of up to kPagedRows adjacent rows. For each block, calls body(task, index) for every
+// `index` from 0 to tasks_per_block - 1. The calls run on all threads.
 template <typename Body>
 void for_row_blocks(const PagedAttentionArgs& args, int64_t tasks_per_block, const Body& body) {
   const PagedAttentionDims& dims = args.dims;

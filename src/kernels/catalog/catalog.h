@@ -27,8 +27,9 @@
 //     return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 //   }
 //
-// These two files may include only this header, the catalog headers of other families, hardware/ and base/. The kernel's header
-// uses the same formulas. A family is listed in families.inc and in this folder's CMakeLists.txt.
+// Of this project, the header may include only kernel_target.h, the catalog headers of other families, hardware/ and base/; the source
+// file may also include this header. The header that declares the kernel uses the same formulas. A family is listed in families.inc and in
+// this folder's CMakeLists.txt.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 // include the rows.
 //
 // A row whose function is not declared does not compile, and one whose function is not defined does not link. The
-// declarations are written by hand, next to the contract of the kernel. Benchmarks name the functions that they measure,
-// because each chooses its sizes and counts the bytes that must move.
+// declarations are written by hand, next to the contract of the kernel. Benchmarks do not use the lists. They name the
+// functions that they measure, because each benchmark chooses the sizes and counts the bytes that its kernel must move.
 // Thread-safe: values only.
 #pragma once
 

@@ -14,7 +14,7 @@ struct AllReduceProblem {
   int64_t largest_bytes = 0;  // number of bytes of the largest tensor
   int64_t small_bytes = 0;    // sum of the bytes of all tensors that are smaller than kSmallTensorBytes
   bool maps_peers = false;    // true if each GPU maps the memory of the other GPUs
-  // Bytes of scratch memory into which the kernels that use mapped memory copy the elements of the other ranks.
+  // Bytes of scratch memory for the copies of the other ranks' elements. Only the kernels that use mapped memory need it.
   int64_t peer_scratch_bytes = 0;
 };
 

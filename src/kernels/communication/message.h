@@ -1,7 +1,7 @@
 // Messages from one rank to another, between the stages of a pipeline.
 // send: waits until the rank `peer` has received the previous message in the channel, copies x into the send buffer `room`, and starts to
-// send the buffer. receive: y = the next message of the channel from the rank `peer`. With mapped memory, the receiver copies the message
-// from the send buffer of the sender.
+// send the buffer. receive: y = the next message of the channel from the rank `peer`. On a CPU a channel is one of several numbered message
+// queues between two ranks (RankChannel). With mapped memory, the receiver copies the message from the send buffer of the sender.
 //
 // Shapes and types: any; both ranks state the same number of bytes. Nothing is computed: the bits are those of x. Aliasing: x and `room` do
 // not overlap. `room` must not change until the next send to the peer begins. Scratch: none. Repeatable. Cost: the bytes are sent over the

@@ -17,8 +17,8 @@ constexpr size_t kMostBytes = 700'001;
 constexpr size_t kRoom = size_t{1} << 20;
 constexpr int kMessages = 3;
 
-// The offsets in a rank's memory block of the message that it sends to the next rank, of the message that it receives from the previous
-// rank, and of its send buffer. The offset of the send buffer differs between the ranks.
+// Offsets in the memory block of a rank: kSent of the message that it sends to the next rank, kReceived of the message that it receives
+// from the previous rank, and room_of() of its send buffer, which differs between the ranks.
 constexpr size_t kSent = 0, kReceived = kRoom;
 size_t room_of(int rank) {
   return (2 + static_cast<size_t>(rank)) * kRoom;

@@ -6,9 +6,9 @@
 //
 // number_of(i) is i, or the number that the element has in a wider tensor of which x is a range of columns.
 //
-// The gradient is the same function of d_y with the same `where`; the mask is recomputed and never stored. p
-// = 0 copies without drawing. (Srivastava et al., JMLR 15 (2014), section 10, with the scale applied in
-// training; the numbers are those of base/philox.h, bit for bit on every device.)
+// The gradient is the same function of d_y with the same `where` (the seed, the micro-batch and the op that select the random numbers); the
+// mask is recomputed and never stored. p = 0 copies without drawing. (Srivastava et al., JMLR 15 (2014), section 10, with the scale applied
+// in training; the numbers are those of base/philox.h, bit for bit on every device.)
 //
 // Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory.
 // dropout_fwd_ref takes any floating type for each view; dropout_fwd_cpu takes f32 or bf16, the same for x and y.
