@@ -54,7 +54,8 @@ struct EmbeddingSumFwdArgs {
   int64_t first_row = 0;  // the row of the whole table that is stored as row 0 of table_0
   int64_t num_rows = 0;   // number of rows that table_0 contains; 0 means the whole table
 };
-// Returns the index in table_0 of the row for an id. Returns -1 if table_0 contains only some rows of the whole table, and not this one.
+// Returns the index in table_0 of the row for an id. Returns -1 if table_0 contains only some rows of the whole table and the row for this
+// id is not among them.
 constexpr int64_t row_in_first_table(int64_t id, int64_t first_row, int64_t num_rows) {
   if (num_rows == 0) return id;
   return id >= first_row && id - first_row < num_rows ? id - first_row : -1;
@@ -84,8 +85,8 @@ struct EmbeddingBwdArgs {
 void embedding_bwd_ref(const EmbeddingBwdArgs& args);
 void embedding_bwd_cpu(const EmbeddingBwdArgs& args);
 
-// Returns the error bound of an element, where `abs_sum` is the sum of the magnitudes of its terms:
-// num_tables - 1 additions in fp32, then the store.
+// Returns the error bound of an element, where `abs_sum` is the sum of the magnitudes of its terms. Each of the num_tables - 1 additions in
+// fp32 rounds the element once, and so does the store.
 double embedding_sum_fwd_error_bound(int num_tables, DType x, double abs_sum);
 // Returns the error bound of a sum of `num_terms` terms (including the old value), where `abs_sum` is the sum
 // of their magnitudes.

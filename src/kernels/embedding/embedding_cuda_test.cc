@@ -135,7 +135,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   // This is not the true number: the kernel must read it from device memory instead.
+                   // This is not the true number of tokens, because the kernel must read that number from device memory instead.
                    .num_tokens = 0,
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;

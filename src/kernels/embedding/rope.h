@@ -70,7 +70,8 @@ void rope_cuda(const RopeArgs& args, CudaStream stream);
 inline double rope_table_error_bound(double scale, double angle, DType stored) {
   return 1.01 * std::abs(scale) * (unit_roundoff(stored) + 0x1p-50 * (1.0 + std::abs(angle)));
 }
-// Returns the error bound of an element y = a c - b s. One product is rounded, the other one is fused with the subtraction.
+// Returns the error bound of an element y = a c - b s, where a and b are the elements of a pair, and c and s the cosine and sine of its
+// angle. One product is rounded; the other product and the subtraction are one fused operation.
 inline double rope_error_bound(double a, double b, double c, double s, double y, DType stored) {
   return 2.02 * kRoundoffF32 * (std::abs(a * c) + std::abs(b * s)) + store_error_bound(stored, y);
 }

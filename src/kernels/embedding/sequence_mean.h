@@ -7,14 +7,14 @@
 //
 // Legend: T rows (one per token, then unused tail rows), C columns, B sequences (unused ones are empty); row-major and dense.
 // cu_seqlens[B + 1] is i32. Types: f32 or bf16, equal or not; the references take any floating type and compute in double.
-// Accumulation: fp32, over the rows in order on a CPU; on a GPU, each of kSequenceMeanParts sums has every
-// kSequenceMeanParts-th row in order, and the sums are added in order. Error: sequence_mean_error_bound forward; one
-// rounding and the store backward (sequence_mean_bwd_error_bound). Repeatability: the same bits for any number of threads
-// on one instruction set; a result depends on the rows of its sequence only. Scratch: none. Aliasing: outputs overlap no
-// operand. Cost: fwd T C additions, T C + B C elements moved; bwd T C divisions at most, T C elements written. Requires:
-// cu_seqlens rises from 0 to at most T; the caller has validated it and the kernels do not check. Thread-safe: distinct
-// calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors: kInternal if a view is
-// absent or has an unsupported type.
+// Accumulation: fp32, over the rows in order on a CPU; on a GPU, each of kSequenceMeanParts partial sums adds every
+// kSequenceMeanParts-th row in order, and then the partial sums are added in order. Error: sequence_mean_error_bound
+// forward; one rounding and the store backward (sequence_mean_bwd_error_bound). Repeatability: the same bits for any
+// number of threads on one instruction set; a result depends on the rows of its sequence only. Scratch: none. Aliasing:
+// outputs overlap no operand. Cost: fwd T C additions, T C + B C elements moved; bwd T C divisions at most, T C elements
+// written. Requires: cu_seqlens rises from 0 to at most T; the caller has validated it and the kernels do not check.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Errors:
+// kInternal if a view is absent or has an unsupported type.
 #pragma once
 
 #include <cmath>

@@ -147,7 +147,7 @@ struct Tile {
   }
 };
 
-// Returns the sum of the values of all earlier threads, for the first kDigits threads. Requires: all threads call it.
+// Returns to each of the first kDigits threads the sum of `value` over the threads before it. Requires: all threads call it.
 __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;

@@ -41,8 +41,8 @@ struct ForwardOperands {
   T* sum;
 };
 
-// Computes s of row t in fp32, stores it if it is an output, and returns the mean of the values (after they were rounded, if they are
-// stored).
+// Computes the sum s = residual + dropout(x + bias) of row t in fp32, stores it if it is an output, and returns the mean of its elements.
+// If s is stored, its elements are rounded before the mean is computed.
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
@@ -120,8 +120,8 @@ struct GradientMeans {
   float g, g_x_hat;
 };
 
-// Computes g * gain of row t in fp32, adds the row to the sums over rows for d_gain and d_beta, and returns the two means that the gradient
-// needs.
+// Computes g * gain of a row in fp32, where g = d_y + d_y2, adds the row to the sums over rows for d_gain and d_beta, and returns the means
+// of g * gain and of g * gain * x_hat over the row, which the gradient needs.
 template <class T, class P>
 HWY_INLINE GradientMeans gradient_of_row(const BackwardOperands<T, P>& from, int64_t row, int64_t C,
                                          const BackwardSums& sums, float* scaled) {

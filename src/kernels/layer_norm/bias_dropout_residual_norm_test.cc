@@ -93,8 +93,8 @@ TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
   for (const NormCase& test : norm_cases()) check_forward(test);
 }
 
-// s must be within its error bound of the exact sum. y, x_hat and rstd must have the bits of a separate norm whose input is the stored s. s
-// may overwrite the residual while y overwrites x.
+// The sum s = residual + dropout(x + bias) must be within its error bound of the exact sum. y, x_hat and rstd must have the bits that a
+// separate norm computes from the stored s. s may overwrite the residual while y overwrites x.
 TEST(BiasDropoutResidualNorm, TheSumIsStoredAndNormalizedAsItIsStored) {
   for (const NormCase& test : norm_cases()) {
     if (!test.has_residual) continue;

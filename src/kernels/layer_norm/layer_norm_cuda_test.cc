@@ -123,8 +123,8 @@ TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
-// s must be within its error bound of the exact sum. y, x_hat and rstd must have the bits of a separate norm whose input is the stored s. s
-// may overwrite the residual while y overwrites x.
+// The sum s = residual + dropout(x + bias) must be within its error bound of the exact sum. y, x_hat and rstd must have the bits that a
+// separate norm computes from the stored s. s may overwrite the residual while y overwrites x.
 void check_sum(const NormCase& test) {
   if (!test.has_residual) return;
   const int64_t size = test.shape.size();

@@ -42,8 +42,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Returns a sum over the columns of a vector. term(access, c, sum) adds the terms of the columns from c on to the vector of partial sums
-// `sum`.
+// Returns a sum over the columns of a vector. term(access, c, sum) must return the vector of partial sums `sum` plus the terms of the
+// columns from c on; `access` loads the elements of these columns as one vector.
 template <class Term>
 HWY_INLINE float sum_over_columns(int64_t C, const Term& term) {
   F32Vec total = hn::Zero(F32Tag());

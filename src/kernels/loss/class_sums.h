@@ -1,6 +1,7 @@
 // This header states the contracts of the softmax cross-entropy loss whose classes are divided among the ranks of a tensor-parallel group
 // (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3). Each rank has the logits of its own classes, and the ranks exchange a few
-// sums per row instead of the logits. All but the sum of all logits are zero on all ranks but one, so that adding over the ranks is exact.
+// sums per row instead of the logits. Except for the sum of all logits, each of these sums is zero on all ranks but one, so that adding it
+// over the ranks is exact.
 //
 //   class_sums:           logits of this rank -> sums, with zeros in the columns of other ranks (an all_reduce then adds the ranks' sums)
 //   class_sums_loss:      sums of all ranks -> loss, z-loss, number of correct predictions

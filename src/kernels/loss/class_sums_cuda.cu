@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The thread that stored the gradient at the label above overwrites it with the one computed in double, so the stores are in order.
+  // The gradient at the label was stored by the loop above. The same thread now overwrites it with the gradient computed in double, so the
+  // two stores are executed in this order.
   if (has_label && threadIdx.x == static_cast<uint32_t>(own_label) / N % blockDim.x) {
     const double p = exp(static_cast<double>(label_logit[0]) - static_cast<double>(all.reference)) / all.sum;
     const double of_label = static_cast<double>(d_sums[a.columns.label_logit()]);

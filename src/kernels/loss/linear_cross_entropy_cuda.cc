@@ -21,9 +21,9 @@ struct ClassRange {
 
 // Returns the ranges of classes for which matrix products are computed separately. The fast algorithms of cuBLASLt need rows whose number
 // of bytes is a multiple of 16. For rows of GPT-2's 50257 classes it uses slow ones: the three products over all classes of 16384 rows take
-// 26 ms on an H100. The classes after the last multiple of kRangeClasses are therefore separate products. They are computed first, because
-// a 16-bit d_x is rounded between the two products, which affects only the small sum over these few classes. With 128 classes, later ranges
-// begin at multiples of 256 bytes.
+// 26 ms on an H100. The classes after the last multiple of kRangeClasses therefore form a range of their own. Its products are computed
+// first, because a 16-bit d_x is rounded between the products of the two ranges, and this rounding then affects only the small sum over
+// these few classes. With kRangeClasses = 128, this range begins at a multiple of 256 bytes in a row of 16-bit logits.
 constexpr int64_t kRangeClasses = 128;
 std::vector<ClassRange> class_ranges(const LinearCrossEntropyProblem& problem) {
   const int64_t whole = problem.classes / kRangeClasses * kRangeClasses;

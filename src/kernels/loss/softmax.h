@@ -47,8 +47,8 @@ constexpr int64_t softmax_sum_chain(int64_t num_classes) {
   return std::min(num_classes, kSoftmaxSumBlock) + 3;
 }
 
-// Returns a bound on the relative error of sum_j exp(x_j - max) in fp32, u = 2^-24: rounding x - max changes
-// a term by at most u |z| exp(z) <= 0.37 u, exp adds 2u, and each addition of the chain adds u.
+// Returns a bound on the relative error of sum_j exp(x_j - max) in fp32, with u = 2^-24 and z = x - max: rounding z changes a term by at
+// most u |z| exp(z) <= 0.37 u, computing exp adds 2u, and each of the softmax_sum_chain() dependent additions adds u.
 constexpr double softmax_sum_error(int64_t num_classes) {
   return 0x1p-24 * (4.0 + static_cast<double>(softmax_sum_chain(num_classes)));
 }
@@ -61,8 +61,8 @@ constexpr double softmax_fwd_error(int64_t num_classes) {
 constexpr double log_softmax_fwd_error(int64_t num_classes, double abs_y) {
   return softmax_sum_error(num_classes) + 0x1p-23 * abs_y;
 }
-// Returns a bound on the absolute error of one element of the gradient, given the sum of |d_y| over the classes, which is multiplied by a
-// probability. exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
+// Returns a bound on the absolute error of one element of the gradient, given the sum of |d_y| over the classes. In the formula, the sum of
+// d_y is multiplied by the probability exp(y). exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
 constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (8.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }

@@ -115,8 +115,8 @@ constexpr double z_loss_row_error(const ZLossBound& z, double error) {
 }
 
 // Returns a bound on the absolute error of one element of d_logits, with scale = |d_loss / denominator|. It consists of the error of the
-// probability and of the roundings of two differences and of the product, whose terms and sum are at most 1. A z-loss multiplies the
-// probability by at most z.gradient_factor(), which has the error of log Z.
+// probability and of three roundings, those of two differences and of the product with the scale. The terms of the differences, and their
+// results, have magnitudes of at most 1. A z-loss multiplies the probability by at most z.gradient_factor(), which has the error of log Z.
 constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double scale,
                                                  const ZLossBound& z = {}) {
   return ((softmax_fwd_error(num_classes) + 0x1p-21) * z.gradient_factor() +

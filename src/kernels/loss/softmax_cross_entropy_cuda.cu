@@ -163,7 +163,8 @@ __global__ void __launch_bounds__(kLossThreads)
       store_floats<T, N>(d_x + k, values);
     }
   }
-  // The thread that stored the gradient at the label above overwrites it with the one computed in double, so the stores are in order.
+  // The gradient at the label was stored by the loop above. The same thread now overwrites it with the gradient computed in double, so the
+  // two stores are executed in this order.
   if (threadIdx.x == static_cast<uint32_t>(label) / N % blockDim.x) {
     const float at_label[1] = {gradient.at_label(a, all, label_logit[0])};
     store_floats<T, 1>(d_x + label, at_label);

@@ -19,10 +19,10 @@ void norm_linear_few_rows_cuda(const NormLinearProblem& problem, const NormLinea
 
 // The largest number of terms of a row for which norm_few_rows_cuda() is written: a thread block of 1024 threads with eight terms each.
 inline constexpr int64_t kNormFewRowsTerms = 8192;
-// Computes only the norm of such a layer: writes h to `h`, and s to args.sum if there is a residual. A thread block normalizes one row, and
-// each thread eight of its terms, which is faster for few rows than the kernels of layer_norm/, in which a thread has more terms. The
-// argument `parameters` states whether norm_bias, gain and beta may be read before the previous launches have ended. Requires: terms that
-// are a multiple of eight and at most kNormFewRowsTerms.
+// Computes only the norm of such a layer: writes the normalized rows to `h` and, if there is a residual, the sum s of x, norm_bias and the
+// residual to args.sum (norm_linear.h). A thread block normalizes one row, and each thread eight of its terms, which is faster for few rows
+// than the kernels of layer_norm/, in which a thread has more terms. The argument `parameters` states whether norm_bias, gain and beta may
+// be read before the previous launches have ended. Requires: terms that are a multiple of eight and at most kNormFewRowsTerms.
 void norm_few_rows_cuda(const NormLinearProblem& problem, const NormLinearArgs& args, View h,
                         SecondOperand parameters, CudaStream stream);
 

@@ -84,8 +84,9 @@ __device__ __forceinline__ void store_part(const Args& args, const Warp& warp, c
                                    biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
-// Multiplies four stages of x and w. If a finished tile waits to be written, one of its parts is written at the same time. fetch() is
-// called after two stages, when the copy of the previous part from its box to memory has probably ended.
+// Multiplies four stages of x and w. If a finished tile waits to be written, one of its parts is written at the same time. After two
+// stages, calls fetch(), which must start to load the addend of the part that is written next. By then, the copy of the previous part from
+// its box to memory has probably ended.
 template <typename T, Epilogue kEpilogue, typename Fetch>
 __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp, Ring& ring,
                                               float (&acc)[128], bool adds, const Tile& tile,
@@ -102,8 +103,9 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// Writes the last tile, after which no products follow. The addend of its first part has already arrived. The other three are loaded at
-// once: one into the free box, and two into the shared memory of this warp's rows of x, which are no longer needed.
+// Writes the last tile, after which no products follow. The load of the addend of its first part was started earlier. The addends of the
+// other three parts are loaded at once: one into the free box, and two into the shared memory of this warp's rows of x, which are no longer
+// needed.
 template <typename T, Epilogue kEpilogue>
 __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
                                 const Waiting& waiting) {

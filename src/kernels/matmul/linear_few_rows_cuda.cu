@@ -397,7 +397,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
     }
 
     const int first = tile * columns_of_tile;
-    // Stores one element of y. `gate` and `value` are the sums of its column and, for a gated unit, of the column that it multiplies.
+    // Stores one element of y. `gate` is the sum for its column. `value`, which is used only for a gated unit, is the sum for the column
+    // that the gate multiplies.
     const auto store = [&](int row, int column, float gate, float value) {
       const auto with_bias = [&](float sum, int row_of_w) {
         return args.bias.data == nullptr ? sum : sum + args.bias.at(row_of_w);

@@ -26,8 +26,8 @@ void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 // Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and `product` is their exact sum.
 // The bound is the sum of three errors. The first is 1.13, the steepest slope of gelu, times the error of its argument: the error of the
 // product in fp32 (matmul_cuda.h), its rounding to the problem's type, and the rounding of the sum with the bias. The second is the error
-// of the activation relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of element_wise/cuda/gelu.cuh). The third is the rounding of the
-// stored result.
+// of the activation: mainly a relative error of z Phi(-z), where z is the magnitude of the argument (ErfGeluOfRounded of
+// element_wise/cuda/gelu.cuh). The third is the rounding of the stored result.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
 // The functions below run on an NVIDIA GPU. If linear_takes_own_product() returns true (matmul_catalog.h), Plimsoll's own kernel computes

@@ -169,7 +169,8 @@ __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, con
   if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
 }
 
-// The biases of the columns of a tile that one thread holds: two biases for each four of its sums.
+// The biases of the columns of a tile that one thread holds: two biases for every four sums of the thread, which belong to two rows and two
+// columns.
 struct TileBiases {
   float pairs[32][2];
 

@@ -26,7 +26,7 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
   if (state.range(0) == 1) problem = {.m = T, .n = K, .k = N};
   if (state.range(0) == 2) problem = {.m = N, .n = K, .k = T, .trans_a = Transpose::kYes};
   problem.a = dtype;
-  // B of dW is an activation; otherwise B is a weight, which is stored in fp32.
+  // The second operand, B, of the product dW is an activation. In the other two products B is a weight, which is stored in fp32.
   problem.b = state.range(0) == 2 ? dtype : DType::kF32;
   problem.c = state.range(0) == 2 ? DType::kF32 : dtype;
   problem.num_threads = num_threads();

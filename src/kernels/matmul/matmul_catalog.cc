@@ -56,8 +56,8 @@ bool matmul_packs_b(const MatmulProblem& problem) {
   if (problem.b_operand == MatmulOperand::kPacked) return false;
   if (problem.b != problem.a) return true;
   if (problem.n < 16 || problem.k < 16) return false;
-  // If B is transposed and f32, oneDNN copies it into its own layout even if B was not packed: strip by strip, once in each thread. Packing
-  // therefore saves less time.
+  // If a transposed f32 B is not packed before the product, oneDNN copies it into its own layout during the product: strip by strip, once
+  // in each thread. The product then runs in the fast layout even without packing, so packing saves less time.
   const bool library_copies = problem.trans_b == Transpose::kYes && problem.a == DType::kF32;
   return problem.m >= (library_copies ? kMatmulMinRowsToPackTransposed : kMatmulMinRowsToPack);
 }

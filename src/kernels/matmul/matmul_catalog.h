@@ -71,8 +71,8 @@ inline constexpr int64_t kAmxPartsMinSize = 64;
 
 // Returns true if a CPU computes the matrix product as dot products of the rows of A and of B (matmul_cpu_few_rows.cc). This overrides the
 // implementation that the catalog selects, which is the same for all numbers of tokens, although a decoding step has only a few rows. The
-// time of such a product is that of reading B, which other implementations first split or pack. GPT-2 in fp32 on two cores of a Xeon with
-// AMX reads 471.7 MiB per token: bench/results/amx-2026-11-26.md.
+// time of such a product is that of reading B, which other implementations first split or pack. Measurements with GPT-2 in fp32, which
+// reads 471.7 MiB per token, on two cores of a Xeon with AMX are in bench/results/amx-2026-11-26.md.
 bool matmul_has_few_rows(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulFewRows = 8;
 

@@ -12,11 +12,11 @@
 //
 // Error, against exact products of the operands as stored: the error of a sum of k products in fp32 is at most (k + 2) u sum |a b| with u =
 // 2^-24. Tensor cores align the products that they add at a time to the largest one and truncate them, which loses two more bits; u is then
-// 2^-22. In tf32 the operands are first rounded with a relative error of 2^-11. With three products of tf32 parts the sum has 3 k terms of
-// together (1 + 2^-9) sum |a b|, which the tensor cores multiply without error, and splitting loses kTf32x3SplitError sum |a b|: see
-// matmul_tf32x3_error_bound(). With three products, an infinity times a number whose low part is zero gives NaN. The store rounds once.
-// With a bias or an addend and a 16-bit C, some algorithms (those that sum in parts) round the product once more before the addition;
-// Plimsoll's own kernel does so with an addend.
+// 2^-22. In tf32 the operands are first rounded with a relative error of 2^-11. With three products of tf32 parts, the sum has 3 k terms,
+// whose magnitudes add up to at most (1 + 2^-9) sum |a b| and which the tensor cores multiply without error. Splitting the operands adds an
+// error of kTf32x3SplitError sum |a b|: see matmul_tf32x3_error_bound(). With three products, an infinity times a number whose low part is
+// zero gives NaN. The store rounds once. With a bias or an addend and a 16-bit C, some algorithms (those that sum in parts) round the
+// product once more before the addition; Plimsoll's own kernel does so with an addend.
 #pragma once
 
 #include <cstdint>

@@ -204,8 +204,8 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // Up to four threads, the workspace must suffice for all of them. With more threads, the product may use fewer threads than
-              // planned to stay within the workspace.
+              // If up to four threads are planned, the workspace must be large enough for the product to use all of them. If more are
+              // planned, the product may use fewer of them to stay within the workspace.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();

@@ -10,12 +10,13 @@
 // terms of a sum. A matrix whose columns hold the terms is transposed: tensor cores need TF32 operands whose terms are adjacent, and
 // cuBLASLt is a third slower if it has to transpose them.
 //
-// Error: |x - high - low| <= 2^-23 |x|: low is at most 2^12 units of the last place of x, and odd multiples
-// of the unit lose the last bit. |low| <= 2^-11 |x|. The sum of the three products of a and b therefore
-// differs from a b by at most (2^-22 + 2 x 2^-23)(1 + 2^-10) |a b|; see kTf32x3SplitError. Numbers that would
-// round to an infinity (the last 2^-12 of the range) are truncated instead and lose 2^-21. Below 2^-103 low
-// parts may be denormal numbers, which lose up to 2^-137. An infinity gives high = x, low = 0; a NaN stays a
-// NaN in high.
+// Error: |x - high - low| <= 2^-23 |x|: low before its rounding is a multiple of the unit of the last place
+// of x and at most 2^12 of these units. It may therefore have 12 significant bits, of which the rounding to
+// 11 bits removes the last. |low| <= 2^-11 |x|. The sum of the three products of a and b therefore differs
+// from a b by at most (2^-22 + 2 x 2^-23)(1 + 2^-10) |a b|; see kTf32x3SplitError. Numbers that would round
+// to an infinity (the last 2^-12 of the range) are truncated instead, which causes a relative error of up to
+// 2^-21. Below 2^-103 low parts may be denormal numbers, which lose up to 2^-137. An infinity gives high = x,
+// low = 0; a NaN stays a NaN in high.
 // Repeatability: pure.
 // Thread-safety: pure functions.
 // Aliasing: out overlaps no other operand.

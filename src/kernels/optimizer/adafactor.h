@@ -75,7 +75,8 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // The seed and the site, parts of the key of the random numbers with which parameters that are stored only in bf16 are rounded.
+  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
+  // parameters that are stored only in bf16 are rounded.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
   View scratch = {};  // scratch memory for all tensors, one after the other

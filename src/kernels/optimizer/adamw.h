@@ -46,7 +46,8 @@ struct AdamwArgs {
   double beta2 = 0.999;             // beta2 must be in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  // The seed and the site, parts of the key of the random numbers with which v in bf16, and parameters only in bf16, are rounded.
+  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
+  // v in bf16, and parameters only in bf16, are rounded.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 

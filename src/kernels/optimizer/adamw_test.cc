@@ -104,10 +104,10 @@ TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
 }
 
 TEST(Adamw, Fp32StaysNearPyTorchOverFiftySteps) {
-  // Each step rounds a weight below 1 once (2^-25), and moves by at most about lr times a factor of order
-  // one. The relative error of that factor is that of m (at most 8 roundings per step of numbers up to 1,
-  // with |m| / denominator of order 1) and of v (2 roundings per step): 16 * 2^-24 * lr per step and per
-  // earlier step that beta1 remembers (1 / (1 - beta1) = 10).
+  // Each step rounds a weight below 1 once (2^-25) and moves it by at most about lr times a factor of
+  // order one. The relative error of that factor is that of m (at most 8 roundings per step of numbers up
+  // to 1, with |m| / denominator of order 1) and of v (2 roundings per step): 16 * 2^-24 * lr per step
+  // and per earlier step that beta1 remembers (1 / (1 - beta1) = 10).
   for (const AdamwCase& c : kAdamwCases) {
     test::for_each_simd_target([&] {
       check_fixture(c, DType::kF32, global_norm_cpu, adamw_cpu,
@@ -291,9 +291,10 @@ TEST(Adamw, MomentsInBf16AreTheReferences) {
   });
 }
 
-// In one step the variance shrinks by a thousandth, a quarter of the spacing of bf16 numbers, so rounding to nearest would never change it.
-// With stochastic rounding the mean must follow fp32. 400 roundings, each with an error of at most one spacing of 2^-8 and a variance of at
-// most a quarter of its square, have a standard deviation of at most 10 spacings, and the mean of 20000 elements has one of 2.8e-4.
+// The gradients are 0, so each step reduces the second moment v by a thousandth. This is a quarter of the spacing of bf16 numbers, so with
+// rounding to nearest v would never change. With stochastic rounding the mean of v must follow the values in fp32. 400 roundings, each with
+// an error of at most one spacing of 2^-8 and a variance of at most a quarter of its square, have a standard deviation of at most 10
+// spacings, and the mean of 20000 elements has one of 2.8e-4.
 TEST(Adamw, VariancesInBf16FollowFp32OnAverage) {
   constexpr int64_t kCount = 20000;
   for (const auto kernel : {adamw_ref, adamw_cpu}) {

@@ -28,9 +28,9 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   for (int decade = 0; decade < 7; ++decade) {
     const int bins = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Divides the range from 0.1 to 1 into bins of equal width; each code represents the middle of a bin, times the scale. Returns the
-    // lower limit of bin i. It is computed from the nearer end of the range, so that both ends are exact, and the product is not rounded
-    // before it is added.
+    // Returns the lower limit of bin i of the `bins` bins of equal width that divide the range from 0.1 to 1. Each code of this decade
+    // represents the middle of a bin times kScale[decade]. The limit is computed from the nearer end of the range, so that both ends are
+    // exact, and the product of width and number is not rounded before it is added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i

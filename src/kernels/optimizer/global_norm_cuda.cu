@@ -112,7 +112,7 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
 }
 
 // Stores one partial result per thread block. If the list of tensors needs several launches, the first `there` elements of `partials`
-// contain the results of earlier launches, and a block adds its result to the element with its number.
+// contain the results of earlier launches, and a block adds its result to the element whose index is the number of the block.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
     square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {

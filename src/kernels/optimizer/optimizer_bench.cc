@@ -84,7 +84,8 @@ void bench_adamw(benchmark::State& state) {
   count_bytes(state, 28);
 }
 
-// Selects the values that are stored in 16 bits: the moments, the weights split into two halves, the weights only in bf16, or all of them.
+// Selects the values that are stored in 16 bits. kMoments: the moments. kSplit: the gradients, and the weights split into two halves.
+// kWeights: the gradients, and the weights only in bf16. kAll: as kWeights, and also the moments.
 enum class Halves { kMoments, kSplit, kWeights, kAll };
 
 // Returns the tensors of the same model, of which those that `halves` selects are in bf16. They use the memory of the fp32 tensors, which

@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  // The value is known at compile time, so that the compiler removes the branches that depend on has_buffer (momentum is used).
+  // Sets has_buffer (true if momentum is used) to a value that is known at compile time, so that the compiler removes the branches that
+  // depend on it.
   step.has_buffer = kMoments == Moments::kSome;
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }

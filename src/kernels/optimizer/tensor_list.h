@@ -58,8 +58,9 @@ inline bool update_allowed(ConstView finite) {
 inline bool rounds_stochastically(const OptimizerTensor& tensor) {
   return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
 }
-// Returns the key from which the random numbers of tensor k of the list are derived. Args is the type of the arguments of an update, with
-// the fields step, noise_seed and noise_site.
+// Returns the key from which the random numbers of tensor k of the list are derived. The key contains a seed, the step, and a site, which
+// is a number that differs between the parameters of a model. Args is the type of the arguments of an update, with the fields step,
+// noise_seed and noise_site.
 template <typename Args>
 RandomSite noise_of(const Args& args, size_t k) {
   return {.seed = args.noise_seed,

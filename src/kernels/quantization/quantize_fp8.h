@@ -6,9 +6,9 @@
 //   q    = fp8(x / s),  q_t = q transposed    x is close to s q
 //
 // Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv 2209.05433, section 3. A product of two quantized matrices is the
-// product of their codes times both scales (kernels/matmul/matmul.h). On GPUs of compute capability 8.9 and 9.0, tensor cores read both fp8
-// operands along the terms of the sum. The three products of a linear layer therefore need q of one operand and q_t of the other, and one
-// call writes both.
+// product of their codes times both scales (kernels/matmul/matmul.h). On GPUs of compute capability 8.9 and 9.0, tensor cores need fp8
+// operands in which the terms of a sum are adjacent in memory. The three products of a linear layer sum along different dimensions of x, w
+// and d_y, so they need q and q_t of these matrices, and one call writes both.
 //
 // Types: x f32, bf16 or f16 (on a GPU bf16 or f16; the reference takes f64 too); q and q_t both e4m3 or both e5m2; scale f32.
 // Rounding: s, then 1 / s and then x (1 / s) are rounded to fp32, and the quotient is rounded to fp8 to nearest, ties to even,

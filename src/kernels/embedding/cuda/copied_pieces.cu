@@ -15,8 +15,8 @@ constexpr int kPacks = 2;                            // number of packs per thre
 constexpr int kMostAdders = 128;                     // largest number of threads that sum rows
 constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-// The largest number of rows of the table that a block sets to zero. If there are fewer pieces than blocks needed for that, additional
-// blocks are launched, which sum no piece.
+// The largest number of rows of the table that a block sets to zero. If zeroing all rows of the table takes more blocks than there are
+// pieces, additional blocks are launched, which sum no piece.
 constexpr int kZeroRows = 32;
 
 struct Ring {
@@ -49,8 +49,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // The barrier learns the number of bytes only after the copies have been started. This is safe, because its phase cannot end before
-      // this thread arrives.
+      // The barrier learns the number of bytes only after the copies have been started. This is safe, because the phase of the barrier
+      // cannot end before this thread arrives at it.
       __syncwarp();
       if (lane == 0) {
         const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
@@ -97,7 +97,8 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   for (int batch = 0; batch * kRows < n; ++batch) {
     const int stage = batch % kStages;
     tma::wait(ring.full + 8 * stage, batch / kStages % 2);
-    // Rows that were not copied are loaded from shared memory too, so that the loads need no branches, but they are not added.
+    // Every row of the stage is loaded from shared memory, so that the loads need no branches. Rows into which nothing was copied
+    // (Pieces::wants() is false for their tokens) are not added.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {

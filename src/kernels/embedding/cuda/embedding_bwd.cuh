@@ -1,7 +1,8 @@
 // The gradient of an embedding table on a GPU, in two launches. The first divides the sorted tokens into pieces, sums each piece and,
 // unless the gradient is added to the table, writes zeros to the rows without a token. The second joins the sums of ids whose tokens are in
-// several pieces. For tables of two rows and 16-bit d_x there is another kernel: every block sums both rows, as in the sum over the rows of
-// a matrix. Only for .cu files. Thread-safe: no state.
+// several pieces. For tables of two rows and 16-bit d_x there is another kernel: every block adds its share of the tokens to a sum for each
+// of the two rows, and the sums of the blocks are then added, as in column_sums_kernel, which sums the rows of a matrix. Only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -9,7 +10,8 @@
 
 namespace plimsoll::cuda {
 
-// The pairs (id, token), sorted by id. The pairs of unused rows after the last token have an id that no table contains, so they come last.
+// The pairs (id, token), sorted by id. The unused rows of d_x after the last token also have pairs, with an id (kNoId) that no table
+// contains; these pairs come last.
 struct SortedTokens {
   const int2* pairs = nullptr;  // [T]
 

@@ -12,8 +12,8 @@ namespace plimsoll::cuda {
 inline constexpr int kFirstSum = 0;
 inline constexpr int kLastSum = 1;
 
-// Stores a sum of N columns. Four floats are stored by __stwb. If the code that stores four floats in the ordinary way follows several
-// branches, the compiler splits it into four stores, and the cache then receives four times as many; it never splits __stwb.
+// Stores a sum of N columns. Four floats are stored by __stwb. The compiler splits an ordinary store of four floats into four stores if
+// several branches lead to it, and the cache then receives four times as many stores. It never splits __stwb.
 template <int N>
 __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   if constexpr (N == 4) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
 }
 
 // The division of the sorted tokens into pieces of equal length. It does not depend on which rows of the table d_table contains, so that
-// the terms of an id are always added in the same order.
+// the gradient rows of the tokens with an id are always added in the same order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // the sums that join_pieces.cu adds, shape [pieces, 2, stride]

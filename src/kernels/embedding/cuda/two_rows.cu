@@ -7,8 +7,8 @@ namespace {
 constexpr int kTokens = 4;  // number of tokens that a warp loads before it adds the first one
 
 // Sums both rows of a table. The warps divide the sorted tokens as in column_sums_kernel: warp w of block i starts at token i *
-// kColumnSumWarps + w and advances by the number of warps of all blocks. If adjacent tokens have the same id, the rows that are read at the
-// same time are adjacent too.
+// kColumnSumWarps + w and advances by the number of warps of all blocks. If adjacent tokens of the batch have the same id, they are also
+// adjacent in the sorted order. The warps then read adjacent rows of d_x at the same time.
 template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {

@@ -7,8 +7,8 @@ namespace plimsoll::cuda {
 namespace norm_bwd {
 namespace {
 
-// Adds this thread's elements of the rows to its sums for d_gain and d_beta, replaces g with g * gain, and returns for each row the
-// thread's parts of the sums of g * gain and of g * gain * x_hat.
+// Adds this thread's elements of the rows to its sums for d_gain and d_beta, replaces g = d_y + d_y2 with g * gain, and returns for each
+// row the thread's parts of the sums of g * gain and of g * gain * x_hat.
 template <typename T, int N, int kRows, bool kSums>
 __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& column,
                                          float (&sums)[2 * kRows]) {

@@ -30,7 +30,8 @@ struct NoiseScalars {
   }
 };
 
-// Draws the random numbers of one tensor of a list. The site in their key is larger by one for the next tensor in the list.
+// Draws the random numbers of one tensor of a list. The site, the part of their key that distinguishes tensors, is larger by one for the
+// next tensor in the list.
 struct Noise {
   const NoiseScalars* scalars;
   uint32_t step, site;

@@ -109,8 +109,8 @@ inline void expect_adafactor_within(AdafactorList& start, AdafactorList& want, A
     const double rate = adafactor_rate(args, std::sqrt(square / static_cast<double>(start.param(i).count())));
     std::vector<double> param_limits, m_limits;
     for (int64_t j = 0; j < start.param(i).count(); ++j) {
-      // The relative error bound applies to the step that an element would make without momentum. The first moment is exact before the
-      // update, and the update rounds it three times.
+      // The relative error bound applies to u (adafactor.h), the step that an element would make without momentum. The first moment is
+      // exact before the update, and the update rounds it three times.
       const double p = start.param(i).load(j);
       const double decay = rate * args.weight_decay * std::fabs(p);
       const double change = std::fabs(want.param(i).load(j) - p) + 2.0 * decay;
