@@ -34,7 +34,7 @@ void check_sum(const SumCase& test) {
     tables.emplace_back(fmt::format("{}/table{}", name, k), test.table, kRows[k] * test.C)
         .fill_normal(0.1, 1.0);
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, test.T).fill_indices(kRows[k]);
-    // The ids of unused rows are far outside the table, because no kernel may read them.
+    // The ids of unused rows are far outside the table, so that a kernel fails if it reads them, which it must not do.
     for (int64_t t = test.num_tokens; t < test.T; ++t) ids.back().view().store(t, 1e9);
   }
   GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
@@ -141,7 +141,7 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   std::vector<GuardedBuffer*> outputs;
   for (size_t k = 0; k < rows.size(); ++k) {
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(rows[k]);
-    // The ids of unused tokens are far outside the table, because no kernel may read them.
+    // The ids of unused tokens are far outside the table, so that a kernel fails if it reads them, which it must not do.
     for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     want.push_back(sorted_ids(name + "/want", ids.back(), T, args.V, num_tokens));
     args.ids[k] = gpu(ids.back());

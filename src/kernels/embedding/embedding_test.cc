@@ -44,7 +44,7 @@ struct FwdCase {
     for (int k = 0; k < num_tables; ++k) {
       tables.emplace_back(fmt::format("{}/table{}", name, k), table, kRows[k] * C).fill_normal(0.1, 1.0);
       ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(kRows[k]);
-      // The ids of unused rows are far outside the table, because no kernel may read them.
+      // The ids of unused rows are far outside the table, so that a kernel fails if it reads them, which it must not do.
       for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     }
     for (int k = 0; k < num_tables; ++k) {

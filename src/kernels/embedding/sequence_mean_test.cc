@@ -19,7 +19,7 @@ void check_forward(int64_t C, DType from, DType to) {
   GuardedBuffer x("mean/x", from, kRows * C), y("mean/y", to, kSequences * C),
       want("mean/want", DType::kF64, kSequences * C);
   x.fill_normal(0.5, 1.0);
-  // Unused rows contain huge numbers, because no kernel may read them.
+  // Unused rows contain huge numbers, so that the means are wrong if a kernel reads these rows, which it must not do.
   for (int64_t i = 204 * C; i < kRows * C; ++i) x.view().store(i, 1e30);
   sequence_mean_fwd_ref({x.view(), kOffsets, want.view(), kRows, C, kSequences});
   std::vector<double> bounds;

@@ -116,8 +116,8 @@ constexpr double rms_norm_gain_cuda_depth(const RmsNormDims& dims) {
 }
 
 // The error bounds of the forward pass. They hold on a GPU too, because no implementation uses more additions per sum than row_sum_depth.
-// All terms of the sum of squares are positive, so the relative error of the sum is bounded by the number of additions; the square root
-// halves it.
+// All terms of the sum of squares are positive, so the relative error of the sum is at most the number of additions times the unit
+// roundoff, and the square root halves this error.
 inline double rms_rstd_relative_error(int64_t C) {
   return 1.01 * (0.5 * (row_sum_depth(C) + 3.0) + 3.0) * kRoundoffF32;
 }

@@ -65,11 +65,11 @@ struct TopRows {
   double* log_sums = nullptr;
 };
 
-// Inserts a logit into the logits that a thread keeps in descending order. Most logits are below the last one of these, which one
-// comparison shows. A NaN is not inserted.
+// Inserts a logit into the logits that a thread keeps in descending order. `last` is the smallest of kKept kept logits, or -infinity if
+// there are fewer. Most logits are below it, so that one comparison with it is enough for them. A NaN is not inserted.
 template <int kKept>
 __device__ __forceinline__ void keep(Key (&kept)[kKept], float& last, float value, uint32_t id) {
-  // An equal logit is dropped too, because its class is larger than that of the kept one.
+  // A logit that equals `last` is not inserted either, because its class is larger than that of the kept logit.
   if (!(value > last)) return;
   kept[kKept - 1] = key_of(value, id);
 #pragma unroll

@@ -1,5 +1,6 @@
-// Launches the kernels for linear layers of few rows with a norm before them: linear_few_rows_cuda.cu computes the layer, optionally together
-// with the norm before it and the activation after it, and norm_few_rows_cuda.cu computes the norm alone. Only for sources that are built with CUDA.
+// Launches the kernels for linear layers of few rows with a norm before them: linear_few_rows_cuda.cu computes the layer, if wanted
+// together with the norm before it and the activation after it, and norm_few_rows_cuda.cu computes only the norm. Only for sources that are
+// built with CUDA.
 #pragma once
 
 #include <cstdint>

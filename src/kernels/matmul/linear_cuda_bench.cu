@@ -256,8 +256,8 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   };
   run(own, o.y);
   run(apart, o.z);
-  // The allowed difference is 12 times the usual one, which is meant for sums of about one that are multiplied by nothing. Here, both
-  // methods round sums of up to six twice, at different points, and the norm multiplies these errors by gains of up to three.
+  // The allowed difference is 12 times the usual one, which is meant for sums whose magnitude is about one. Here, both methods round sums
+  // of up to six twice, at different points, and the norm multiplies the rounding errors by gains of up to three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
     std::printf("norm %6lld x %5lld x %5lld: Plimsoll %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",

@@ -504,7 +504,8 @@ void launch_rows(const FewRowsArgs& args, int64_t shared_bytes, CudaStream strea
   const Division division = division_of<kTiles>(args);
   if (division == Division::kWarps)
     return launch_division<T, kTiles, kRows, Division::kWarps>(args, shared_bytes, stream);
-  // A layer that clusters compute has too few columns for its rows to be copied to shared memory.
+  // Clusters compute only layers of so few columns that the rows of x are not copied to shared memory (kTilesToStage), so the kernel for
+  // clusters is compiled only for kInPlace.
   if constexpr (kTiles > 1 && kRows == Rows::kInPlace) {
     if (division == Division::kClusters)
       return launch_division<T, kTiles, kRows, Division::kClusters>(args, shared_bytes, stream);

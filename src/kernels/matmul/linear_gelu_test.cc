@@ -15,8 +15,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Compares the reference with the reference of the matrix product followed by that of bias_gelu. Those round the product before the bias is
-// added. In bf16 this rounding is the largest term of the error bound, so bf16 is tested too.
+// Compares the reference with the reference of the matrix product followed by that of bias_gelu. The latter two round the product before
+// the bias is added. In bf16 this rounding is the largest term of the error bound, so bf16 is tested too.
 void check_against_parts(DType dtype) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   const std::string name = "linear_gelu/" + std::string(dtype_name(dtype));

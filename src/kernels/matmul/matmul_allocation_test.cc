@@ -32,8 +32,8 @@ std::atomic<int64_t> peak_bytes{0};
 }  // namespace
 
 #if PLIMSOLL_COUNTS_ALLOCATIONS
-// glibc also exports the functions of its allocator under these names. The definitions below replace the public functions in the whole
-// process and call these.
+// glibc exports the functions of its allocator also under the names that begin with __libc_. The definitions of malloc() and the other
+// public functions below replace those of glibc in the whole process and call the functions named __libc_.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

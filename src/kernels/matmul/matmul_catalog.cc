@@ -308,8 +308,8 @@ int64_t cublaslt_workspace(const MatmulProblem& problem) {
   return problem.workspace_bytes;
 }
 
-// The answer is the same for every number of rows, although Plimsoll's own kernel is too slow for few rows: this implementation then calls
-// cuBLASLt (prepare_matmul_wgmma_cuda).
+// States whether matmul_cuda_wgmma supports a matrix product. The answer does not depend on the number of rows, although Plimsoll's own
+// kernel is too slow for few rows, because matmul_cuda_wgmma calls cuBLASLt for few rows (prepare_matmul_wgmma_cuda).
 Support matmul_cuda_wgmma_support(const Problem& asked, const MatmulProblem& problem) {
   if (asked.target.sm != 90) return {false, needs_sm90(asked.target.sm)};
   if (problem.b != problem.a || problem.c != problem.a)

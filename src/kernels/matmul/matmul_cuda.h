@@ -13,10 +13,10 @@
 // Error, against exact products of the operands as stored: the error of a sum of k products in fp32 is at most (k + 2) u sum |a b| with u =
 // 2^-24. Tensor cores align the products that they add at a time to the largest one and truncate them, which loses two more bits; u is then
 // 2^-22. In tf32 the operands are first rounded with a relative error of 2^-11. With three products of tf32 parts, the sum has 3 k terms,
-// whose magnitudes add up to at most (1 + 2^-9) sum |a b| and which the tensor cores multiply without error. Splitting the operands adds an
-// error of kTf32x3SplitError sum |a b|: see matmul_tf32x3_error_bound(). With three products, an infinity times a number whose low part is
-// zero gives NaN. The store rounds once. With a bias or an addend and a 16-bit C, some algorithms (those that sum in parts) round the
-// product once more before the addition; Plimsoll's own kernel does so with an addend.
+// whose magnitudes add up to at most (1 + 2^-9) sum |a b|. Each term is a product of two parts, which the tensor cores compute without
+// error. Splitting the operands adds an error of kTf32x3SplitError sum |a b|: see matmul_tf32x3_error_bound(). With three products, an
+// infinity times a number whose low part is zero gives NaN. The store rounds once. With a bias or an addend and a 16-bit C, some algorithms
+// (those that sum in parts) round the product once more before the addition; Plimsoll's own kernel does so with an addend.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,9 @@ std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& probl
 // States what a matrix product may assume about B. kConstant: no launch that may still run when the product starts writes B, so the product
 // may read B before these launches have ended (element_wise/cuda/early_launch.cuh).
 enum class SecondOperand : uint8_t { kVariable, kConstant };
-// Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once after the bias. A row of C
-// depends only on the same row of A, and its bits are the same for 1 to 8 rows, and for 9 to 32 rows. Errors: kInternal if linear_few_rows_fit() does not hold.
+// Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once, after the bias was added. A row of C
+// depends only on the same row of A. Its bits do not depend on the number of rows within 1 to 8 and within 9 to 32. Errors: kInternal if
+// linear_few_rows_fit() does not hold.
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b);
 // Prepares the product with Plimsoll's own kernel (linear_cuda_wgmma.h), whatever the number of rows is. Errors: kInternal if
 // matmul_as_linear() returns nothing. In a build without code for compute capability 9.0, run() throws kInternal.
@@ -71,8 +72,8 @@ std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem
 // Returns up to `most` algorithms that cuBLASLt proposes for a matrix product within the workspace, in its order of preference, without
 // times. Errors: as prepare_matmul_cuda().
 std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most);
-// Returns the matrix product that cuBLASLt computes for this problem. It differs from the problem for three TF32 products: the split
-// operands have three times as many terms, which are adjacent in the rows of both operands.
+// Returns the matrix product that cuBLASLt computes for this problem. It differs from `problem` only if `fp32` is kTf32x3: cuBLASLt then
+// multiplies split operands, which have three times as many terms, adjacent in the rows of both operands.
 MatmulProblem library_product(const MatmulProblem& problem, Fp32Products fp32);
 // Returns the name and version of the library, for example "cuBLASLt 130100". Errors: kDevice if the library cannot be opened.
 std::string matmul_library_cuda();

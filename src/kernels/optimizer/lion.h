@@ -72,8 +72,8 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
   // Counts the rounding errors of the new momentum: those of clip g, of its difference from m, of the product with 1 - beta2 (which is
   // rounded itself), and of the sum.
   bound.m = kU * (std::fabs(m) + 5.0 * (1.0 - k.beta2) * (gradient + std::fabs(m)));
-  // c is a sum of two products (see the formula above). The coefficient, the clipped gradient and the product are rounded for each of them;
-  // then the sum is rounded.
+  // c is a sum of two products (see the formula above). In each of them the coefficient and the product are rounded, and in the second one
+  // also the clip coefficient and the clipped gradient. Then the sum is rounded.
   const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
   const double c_error = kU * (3.0 * k.beta1 * std::fabs(m) + 5.0 * (1.0 - k.beta1) * gradient);
   const double step = k.lr + k.decay * std::fabs(p);

@@ -35,7 +35,7 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
   const auto m = hn::LoadU(tag, k.m + i);
   const auto g = hn::Mul(hn::LoadU(tag, k.g + i), hn::Set(tag, k.clip));
   const auto c = hn::MulAdd(hn::Set(tag, k.beta1), m, hn::Mul(hn::Set(tag, k.one_minus_beta1), g));
-  // The step of p is lr times the sign of c. This sign is 0 if c is 0, and NaN if c is NaN.
+  // `step` is lr times the sign of c. This sign is 0 if c is 0, and NaN if c is NaN.
   const auto is_signed = hn::Gt(hn::Abs(c), hn::Zero(tag));
   const auto step = hn::IfThenElse(is_signed, hn::CopySign(hn::Set(tag, k.lr), c), c);
   hn::StoreU(hn::MulAdd(hn::Set(tag, k.one_minus_beta2), hn::Sub(g, m), m), tag, k.m + i);

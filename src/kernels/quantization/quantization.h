@@ -7,11 +7,11 @@
 //
 // 4 bits (Dettmers et al., QLoRA, arXiv 2305.14314): a part's elements, in order, form blocks of kQuantizationBlock elements; the last
 // block may be shorter. A block stores its largest magnitude (absmax) and, for each element, the code whose number is nearest to x / absmax
-// (the lower one halfway between two). Two codes share a byte, the first in the upper half. kNf4 uses the quantiles of a normal
-// distribution, kFp4 floating-point numbers of 1 + 2 + 1 bits. With double quantization the absmax values of a part, minus their mean (the
-// offset), are quantized in turn, in blocks of kScaleBlock, to the 256 numbers of block-wise dynamic quantization (arXiv 2110.02861).
-// Codes, scales and numbers equal those of bitsandbytes. The only difference is the mean: bitsandbytes sums in fp32 in another
-// order, this code in double, so offsets may differ in the last place.
+// (the lower of two equally near numbers). Two codes share a byte, the first in the upper half. The codes of kNf4 represent the quantiles
+// of a normal distribution, and those of kFp4 floating-point numbers with one sign bit, two bits of exponent and one bit of fraction. With
+// double quantization the absmax values of a part, minus their mean (the offset), are quantized in turn, in blocks of kScaleBlock, to the
+// 256 numbers of block-wise dynamic quantization (arXiv 2110.02861). Codes, scales and numbers equal those of bitsandbytes. The only
+// difference is the mean: bitsandbytes sums in fp32 in another order, this code in double, so offsets may differ in the last place.
 //
 // 8 bits (the weights of LLM.int8, arXiv 2208.07339): a row stores its largest magnitude, and elements are
 // round(127 x / absmax).

@@ -28,7 +28,7 @@ void quantize_fp8_ref(const QuantizeFp8Args& args) {
   float amax = 0.0f;
   for (int64_t i = 0; i < num_rows * args.columns && !args.known; ++i) {
     const auto magnitude = static_cast<float>(std::fabs(args.x.load(i)));
-    // Keeps a NaN in amax, because every comparison with NaN is false.
+    // Every comparison with NaN is false, so this condition is true for a NaN, which is thereby stored in amax.
     if (!(magnitude <= amax)) amax = magnitude;
     if (std::isnan(amax)) break;
   }
