@@ -375,8 +375,8 @@ TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
   EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
 }
 
-// With a residual, the result must have the bits of adding the residual, storing the sum and normalizing it in separate steps. The gradient
-// of the stored sum must be added in the backward pass.
+// With a residual, the result must have the same bits as if the residual were added, the sum stored, and the stored sum normalized in
+// separate steps. The gradient of the stored sum must be added in the backward pass.
 TEST(RmsNormCuda, AddsAResidualAndTheGradientOfTheSum) {
   std::vector<RmsNormDims> all = norm_dims();
   all.push_back({.T = 9, .N = 8192, .C = 8192});

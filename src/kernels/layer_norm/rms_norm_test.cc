@@ -90,9 +90,9 @@ TEST(RmsNorm, InPlaceAndAddedResultsAreTheSame) {
   }
 }
 
-// With a residual, the result must have the bits of adding the residual, storing the sum and normalizing it in separate steps, and the
-// backward pass must add the gradient of the stored sum. The sum may overwrite the residual while y overwrites x, and d_x may overwrite
-// d_sum_term.
+// With a residual, the result must have the same bits as if the residual were added, the sum stored, and the stored sum normalized in
+// separate steps, and the backward pass must add the gradient of the stored sum. The sum may overwrite the residual while y overwrites x,
+// and d_x may overwrite d_sum_term.
 TEST(RmsNorm, AddsAResidualAndTheGradientOfTheSum) {
   for (const RmsNormDims& dims : norm_dims()) {
     if (dims.C != dims.N) continue;

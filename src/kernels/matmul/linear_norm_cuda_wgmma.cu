@@ -259,8 +259,8 @@ template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // The step of a finished tile in which the load of the next tile's first addend starts. It overwrites the box from which parts 0 and 2 of
-  // the finished tile are copied to memory. At this step the copy has nearly ended, so the warp hardly waits for it.
+  // The step of a finished tile in which the load of the next tile's first addend starts. This load overwrites the box from which parts 0
+  // and 2 of the finished tile are copied to memory. At this step these copies have nearly ended, so the warp hardly waits for them.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

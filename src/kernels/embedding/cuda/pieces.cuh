@@ -72,8 +72,8 @@ struct Pieces {
     store_sum<N>(row, sum);
   }
   // Stores the sum of an id after its last token in the piece has been added. If a neighbouring piece also contains tokens with the id, the
-  // sum is stored for join_pieces.cu: as first sum of the piece if the previous piece contains some, otherwise as its last sum. Requires:
-  // wants() is true for the id.
+  // sum is stored for join_pieces.cu: as the first sum of this piece if the previous piece contains such tokens, otherwise as the last sum
+  // of this piece. Requires: wants() is true for the id.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
                                             bool adds, int64_t c, float (&sum)[N]) const {

@@ -120,7 +120,8 @@ inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   const auto compare_with_limits = [&](const std::vector<double>& old) {
     const std::vector<double> limits = test.limits(old);
     Limit limit{.shape = {problem.m, problem.n}};
-    // Sums of small integers are exact, and many may be zero. By default, the comparison fails if more than half are.
+    // Sums of small integers are exact, and many of them may be zero. By default, the comparison fails if more than half of the elements
+    // are zero.
     if (inputs == MatmulInputs::kSmallIntegers) limit.zeros = Zeros::kExpected;
     if (inputs == MatmulInputs::kNormal || problem.c == DType::kBF16) limit.per_element = limits;
     const auto result = compare(test.c, test.want, limit);
