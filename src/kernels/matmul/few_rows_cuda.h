@@ -1,4 +1,4 @@
-// Launches the kernels for linear layers of few rows with a norm before them: linear_few_rows_cuda.cu computes the layer, if wanted
+// Launches the kernels for linear layers of few rows with a norm before them: linear_few_rows_cuda.cu computes the layer, optionally
 // together with the norm before it and the activation after it, and norm_few_rows_cuda.cu computes only the norm. Only for sources that are
 // built with CUDA.
 #pragma once

@@ -5,10 +5,10 @@
 //
 // Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta
 // are f32 or have that type. The reference takes any floating types. Accumulation: products are summed in fp32. While s is summed up, it is
-// rounded to the type of y at most twice: after which of the additions depends on the kernel. s is then normalized in fp32. The reference
-// does not round s. Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and the
-// residual; tail rows may contain anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the same
-// bits for the same problem and GPU model and, if the library computes the product, for the same version of the library. Cost: 2 T N K
+// rounded to the type of y at most twice. The kernel determines the additions after which it is rounded. s is then normalized in fp32. The
+// reference does not round s. Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and
+// the residual; tail rows may contain anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the
+// same bits for the same problem and GPU model and, if the library computes the product, for the same version of the library. Cost: 2 T N K
 // FLOPs plus 13 T N. Each operand is read once and y is written once; separate kernels for the product and the norm would write and read T
 // N more elements. Thread-safety and ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
