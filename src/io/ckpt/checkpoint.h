@@ -89,9 +89,9 @@ enum class VerifyDepth : uint8_t { kSizes, kHashes };
 // with one status call per file; kHashes also reads all data. Never throws, whatever a damaged checkpoint contains.
 std::optional<std::string> find_damage(FileSystem& files, const std::string& folder, VerifyDepth depth);
 
-// Returns a sentence for the user if the folder is not a checkpoint of Plimsoll but something that users mistake for one: a checkpoint of
-// Hugging Face's Trainer, of accelerate or DeepSpeed, a model, or a folder of checkpoints. The sentence names the argument with which it
-// can be read. Otherwise returns an empty string.
+// Returns a sentence for the user if `folder` is not a checkpoint of Plimsoll but something that users mistake for one: a checkpoint of
+// Hugging Face's Trainer, of accelerate or DeepSpeed, a model, a folder of checkpoints, or a file. The sentence states what the user can do
+// instead, such as giving the folder of a model as --model_name_or_path. Otherwise returns an empty string.
 std::string describe_foreign_checkpoint(FileSystem& files, const std::string& folder);
 
 struct SkippedCheckpoint {

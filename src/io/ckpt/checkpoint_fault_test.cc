@@ -33,8 +33,9 @@ std::unique_ptr<MemoryFileSystem> disk_with_two_checkpoints() {
   return disk;
 }
 
-// Checks that the newest valid checkpoint is of one of these steps and has the saved content, that every folder named checkpoint-N is
-// complete, that links refer to complete checkpoints, and that a run can start with this disk.
+// Checks that the newest valid checkpoint is of one of `steps` and has the content that was saved, that every folder named checkpoint-N is
+// complete, that links refer to complete checkpoints (unless `links_may_dangle`), and that a run that starts with this disk can remove
+// leftovers and save a checkpoint.
 void expect_sound(MemoryFileSystem& disk, const std::vector<int64_t>& steps, bool links_may_dangle) {
   const NewestCheckpoint newest = find_newest_verified(disk, "/out");
   ASSERT_NE(newest.path, "");
@@ -67,9 +68,9 @@ void expect_sound_after_every_crash(const MemoryFileSystem& disk, const std::vec
   }
 }
 
-// Runs the action again and again, with a power failure before system call 0, 1, 2, ..., until the action succeeds. After each failure,
-// the newest checkpoint must be one of `steps`. After success it must be the last of them, even if the power fails later. Returns the
-// number of calls.
+// Runs the action again and again, with a power failure before system call 0, 1, 2, ..., until the action succeeds. After each failure, the
+// step of the newest checkpoint must be in `steps`. After success it must be that of the last element of `steps`, even if the power fails
+// later. Returns the number of calls.
 int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& action,
                                  const std::vector<int64_t>& steps, bool links_may_dangle) {
   for (int64_t call = 0;; ++call) {
@@ -125,9 +126,9 @@ TEST(CheckpointFault, PowerLossWhileCleaning) {
   EXPECT_GT(num_calls, 5);
 }
 
-// Makes each system call in turn fail with ENOSPC (disk full) or EIO, once or from then on. Earlier checkpoints must remain loadable. The
-// error must have the code for disk errors and name the file, the cause and the remedy. On a full disk, the incomplete checkpoint must be
-// removed.
+// Makes each system call in turn fail with ENOSPC (disk full) or EIO: either only this call, or this call and all later ones. Earlier
+// checkpoints must remain loadable. The error must have the code for disk errors and name the file, the cause and the remedy. On a full
+// disk, the incomplete checkpoint must be removed.
 TEST(CheckpointFault, FailingAndFullDisks) {
   int64_t num_failures = 0;
   for (const int error_number : {ENOSPC, EIO}) {

@@ -108,7 +108,7 @@ std::optional<std::string> file_damage(FileSystem& files, const std::string& fol
                      to_hex(found), to_hex(listed.hash));
 }
 
-// Returns the reason why a run cannot resume from this checkpoint, even if it is complete.
+// Returns the reason why a run cannot resume from this checkpoint, even if it is complete, or nothing if a run can resume from it.
 std::optional<std::string> why_not_resumable(const internal::Manifest& manifest, int64_t step) {
   if (manifest.step != step) {
     return fmt::format("its manifest says step {}: the folder was renamed", manifest.step);

@@ -100,8 +100,9 @@ bool is_leftover_name(std::string_view name) {
   return false;
 }
 
-// If a step is saved a second time, the folder of the first save is first renamed. If the process was killed before it removed this
-// folder, the function finishes the work: it removes the folder if the second save is complete, and otherwise restores its name.
+// If a step is saved a second time, the folder of the first save is renamed before the second save gets its final name, and removed
+// afterwards. This function handles a renamed folder `name` that a killed process has left: it removes the folder if the second save is
+// complete, and restores its name if no folder of the second save exists. If the second save is damaged, it changes nothing.
 void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
                      std::vector<std::string>& removed) {
   const std::string replaced = join_path(output_folder, name);

@@ -211,10 +211,10 @@ struct Unwrapping {
 };
 
 // Finds the wrappers to remove so that the files contain as many of the wanted tensors as possible. Each element of `wanted` lists the
-// alternative names of one tensor. Returns a default object if removing wrappers does not find more tensors. Only components that are
-// known to be wrappers are removed, and `own_prefix`, the first component of the model's own names ("bert" in "bert.bert."). Other
-// prefixes such as "roberta." are kept, because the weights of another architecture must not be loaded as those of this model. Cost:
-// linear in the number of names.
+// alternative names of one tensor. Returns a default object if removing wrappers does not find more tensors. Removes only components that
+// are known names of wrappers, numbers of one or two digits (as in "0.auto_model."), and `own_prefix`, the first component of the model's
+// own names, which may be repeated ("bert" in "bert.bert."). Other prefixes such as "roberta." are kept, because the weights of another
+// architecture must not be loaded as those of this model. Cost: linear in the number of names.
 Unwrapping find_unwrapping(std::span<const std::string_view> stored,
                            std::span<const std::vector<std::string>> wanted, std::string_view own_prefix);
 

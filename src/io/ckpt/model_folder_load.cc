@@ -114,7 +114,8 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
 std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
   if (report.is_replaced) return {};
   std::string text = report.note.empty() ? "" : report.note + "\n";
-  // A model for another task may lack a pooler and a head. If more tensors than these are missing, a warning is added.
+  // If the folder contains a model for another task, the tensors of the pooler and of the head may be missing, which are at most
+  // kMostOfAHead. If more tensors are missing, a warning is added.
   constexpr size_t kMostOfAHead = 4;
   if (report.missing.size() > kMostOfAHead) {
     text += fmt::format(

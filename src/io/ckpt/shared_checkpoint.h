@@ -54,7 +54,7 @@ class SharedCheckpoint {
   void create_files();
   // Second step, on each rank: writes and syncs the parts of this rank. If copy_to() was not called, the ranks exchange the bytes of
   // tensors with TensorSource::is_exchanged during this call. They do so even after a disk error, because otherwise the other ranks would
-  // wait forever. If `cancelled` becomes true, returns early with an incomplete list.
+  // wait forever. Returns the written parts. If `cancelled` becomes true, returns early with only the parts that were written until then.
   std::vector<WrittenPart> write_parts(const std::atomic<bool>& cancelled);
   // Last step, only on the first rank: writes the manifest and renames the temporary folder to its final name. Returns the path.
   std::string commit(std::span<const WrittenPart> parts_of_all_ranks);

@@ -142,8 +142,8 @@ TEST(SharedCheckpoint, FilesHaveTheBytesThatOneRankWrites) {
   }
 }
 
-// If every rank has all tensors, each rank must write at most ceil(bytes / ranks) bytes of each file, rounded up to 64. The checkpoint of
-// the test has four files with 12 to 5,000 bytes of tensors.
+// If every rank has all tensors, each rank must write at most ceil(bytes / ranks) bytes of each file, rounded up to a multiple of 64 bytes,
+// where `bytes` is the size of the tensors in the file. The checkpoint of the test has four files with 12 to 5,000 bytes of tensors.
 TEST(SharedCheckpoint, RanksWriteAboutEquallyMuch) {
   for (const int num_ranks : {2, 3, 5}) {
     MemoryFileSystem files;
@@ -242,7 +242,8 @@ TEST(SharedCheckpoint, AFullDiskOfOneRankLosesNothing) {
   }
 }
 
-// If a save is cancelled because another rank has failed, write_parts() must return early with an incomplete list.
+// If a save is cancelled because another rank has failed, write_parts() must return early, with a list of parts that contain fewer bytes
+// than the rank has to write.
 TEST(SharedCheckpoint, ACancelledRankStops) {
   MemoryFileSystem files;
   const RanksFixture fixture(3, 2, Division::kDivided);

@@ -48,7 +48,7 @@ std::string without_inner(std::string_view name) {
   return result;
 }
 
-// Adds every prefix of the name that consists only of the names of wrappers.
+// Adds to `prefixes` every prefix of the name that consists of one to kMostOuter components that is_outer() accepts.
 void add_prefixes(std::string_view name, std::string_view own_prefix, std::set<std::string>& prefixes) {
   size_t begin = 0;
   for (int i = 0; i < kMostOuter; ++i) {
@@ -93,7 +93,7 @@ Unwrapping find_unwrapping(std::span<const std::string_view> stored,
     add_prefixes(has_inner ? without_inner(name) : std::string(name), own_prefix, prefixes);
   }
   // The set is sorted, so a shorter prefix comes before longer ones that begin with it. If several prefixes lead to the same number of
-  // found tensors, the shortest is chosen.
+  // found tensors, the first one in this order is chosen.
   for (const std::string& prefix : prefixes) {
     const Unwrapping candidate{.removes_inner = has_inner, .prefix = prefix};
     const size_t provided = count_provided(stored, candidate, wanted);

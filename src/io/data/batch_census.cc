@@ -42,8 +42,8 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   }
   census.num_batches = num_epochs * sampler.batches_per_epoch();
   if (walked == num_epochs) return census;
-  // Multiplies the sums of the simulated epochs to get those of all epochs. Epochs contain the same rows, except for those dropped with an
-  // incomplete last batch, so the error is small.
+  // Divides the sums by the number of simulated epochs (`walked`) and multiplies them by the number of all epochs. Epochs contain the same
+  // rows, except for those dropped with an incomplete last batch, so the error is small.
   census.total_tokens = census.total_tokens / walked * num_epochs;
   census.total_sequences = census.total_sequences / walked * num_epochs;
   if (is_same_each_epoch) return census;

@@ -13,16 +13,16 @@
 namespace plimsoll {
 
 struct BatchCensus {
-  // The maximum of each size over all batches. The three maxima may be from different batches. `longest` is the number of tokens of a
-  // row, which for packed rows is an upper bound for the length of a sequence.
+  // The maximum of each size over all batches. The three maxima may be from different batches. `longest` is the number of tokens of the
+  // longest row, which for packed rows is an upper bound for the length of a sequence.
   BatchSize largest;
   // A histogram of the batches whose rows were simulated: pairs of a number of tokens and the number of batches with this number of
   // tokens, by increasing number of tokens.
   std::vector<std::pair<int64_t, int64_t>> counts;
   int64_t num_walked = 0;  // number of simulated batches, the sum of the second numbers in `counts`
   int64_t num_batches = 0;
-  // Numbers of tokens and sequences in all batches of the run. If only some epochs were simulated, these are extrapolated, which is
-  // approximate if incomplete last batches are dropped.
+  // Numbers of tokens and sequences in all batches of the run. If only some epochs were simulated, the numbers are extrapolated from these
+  // epochs, which is approximate if incomplete last batches are dropped.
   int64_t total_tokens = 0;
   int64_t total_sequences = 0;
   // True if every batch of the run was simulated. Otherwise largest.tokens is the sum of the lengths of the batch_size longest rows, an

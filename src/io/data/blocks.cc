@@ -48,9 +48,9 @@ std::vector<int64_t> sequence_offsets(const TokenSet& documents, int64_t block_s
   return offsets;
 }
 
-// Packs sequences into blocks: all sequences of a set, or only those in `chosen`. All blocks
-// with the same number r of free tokens form a linked list. Bit r of has_room_ is set if
-// this list is not empty, so that the fullest block with enough room is found quickly.
+// Packs sequences into blocks: all rows of the token set `sequences`, or only those whose indices are in `chosen`. All blocks with the same
+// number r of free tokens form a linked list. Bit r of has_room_ is set if this list is not empty, so that the fullest block with enough
+// room is found quickly.
 class Packing {
  public:
   Packing(const TokenSet& sequences, std::optional<std::span<const int32_t>> chosen, int64_t block_size)

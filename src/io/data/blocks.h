@@ -14,10 +14,10 @@ enum class BlockRule : uint8_t {
   // sequence, so its tokens attend to those of the documents before theirs. The last block may be shorter; run_clm drops it, and
   // processes each 1000 documents separately.
   kConcatenate,
-  // Makes each document one sequence. A document that is longer than a block is cut into sequences of the size of a block; the last one
-  // may be shorter.
-  // Sequences are packed into blocks from the longest to the shortest, each into the fullest block that has room for it (best fit,
-  // as TRL's packing_strategy "bfd_split"). Sequences in a block, and blocks by their first sequence, are in the order of the documents.
+  // Makes each document one sequence. A document that is longer than a block is cut into sequences of the size of a block; the last one may
+  // be shorter. Sequences are packed into blocks from the longest to the shortest, each into the fullest block that has room for it (best
+  // fit, as TRL's packing_strategy "bfd_split"). The sequences in a block are in the order of the documents, and the blocks are in the
+  // order of their first sequences.
   kPack,
   // Makes each document a row, as Hugging Face's run_mlm does with --line_by_line, except for documents that have no token to predict.
   // Documents were already cut to block_size tokens when they were tokenized.
@@ -27,7 +27,7 @@ enum class BlockRule : uint8_t {
 struct BlockOptions {
   int64_t block_size = 1024;
   BlockRule rule = BlockRule::kConcatenate;
-  // Maximum number of blocks; the blocks after the first ones are dropped.
+  // Maximum number of blocks; all blocks after this number of blocks are dropped.
   std::optional<int64_t> max_blocks = {};
   // Selects the tokens to predict in masked language modelling. If absent, every token is predicted from those before it.
   std::optional<TokenMasking> masking = {};
@@ -43,11 +43,11 @@ struct BlockOptions {
 // more during the call; 12 bytes per row if some documents are left out.
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 
-// Returns blocks that begin `stride` tokens apart in all documents one after another, up to the block with the last token. In each block,
-// only the tokens that no earlier block contains count as labels. Every label therefore has at least block_size - stride tokens before
-// it, except in the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length models". Requires: 1 <=
-// stride <= block_size, BlockRule::kConcatenate, at least one token. Errors: as make_blocks(). Memory: the tokens of all blocks, which are
-// copied.
+// Concatenates all documents and returns blocks of the resulting tokens that begin `stride` tokens apart, up to the block that contains the
+// last token. In each block, only the tokens that no earlier block contains count as labels. Every label therefore has at least block_size
+// - stride tokens before it, except in the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length
+// models". Requires: 1 <= stride <= block_size, BlockRule::kConcatenate, at least one token. Errors: as make_blocks(). Memory: the tokens
+// of all blocks, which are copied.
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride);
 
 }  // namespace plimsoll

@@ -8,8 +8,8 @@
 // 3. "prompt" and "completion", two texts: the completion and an end-of-text token are trained. Both texts are encoded together. The
 //     trained tokens are those after the first n, where n is the number of tokens of the prompt alone.
 // In the first two forms a chat template turns the messages into a text, which is encoded as a whole without other special tokens.
-// ChatTemplate states which parts of that text are trained. In each part, the tokens from the first to the last one that contain a
-// character of it are trained.
+// ChatTemplate states which parts of that text are trained. The trained tokens of a part are those from the first to the last token that
+// contains a character of the part.
 #pragma once
 
 #include <atomic>

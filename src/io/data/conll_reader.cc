@@ -74,7 +74,7 @@ class ConllParser {
 
   Fields split(std::string_view line) const { return tabs_ ? split_at_tabs(line) : split_at_blanks(line); }
 
-  // Returns true for a line that can only be a comment, whatever the number of columns.
+  // Returns true if a line that begins with '#' is a comment and not a word, by the rule that table_reader.h documents.
   bool is_certain_comment(const Fields& fields) const {
     if (is_universal()) return true;
     if (num_columns_ > 0 && fields.size() != num_columns_) return true;

@@ -90,13 +90,13 @@ class CsvParser {
   TextPlace place_;
   int64_t header_tabs_ = 0;
   std::string header_;  // the first row of the file, with the delimiters between its fields
-  // Number of cells with text after their closing quote. For the warning, the next two members have the line and the text of the first of
-  // them.
+  // Number of cells with text after their closing quote. For the warning, the next two members contain the line and the text of the first
+  // such cell.
   int64_t num_continued_ = 0;
   int64_t continued_line_ = 0;
   std::string continued_cell_;
-  // Number of quoted cells that probably contain several rows because of an unpaired quote. For the warning, the next two members have the
-  // first and the last line of the first of them.
+  // Number of quoted cells that probably contain several rows because of an unpaired quote. For the warning, the next two members contain
+  // the first and the last line of the first such cell.
   int64_t num_swallowing_ = 0;
   int64_t swallowing_line_ = 0;
   int64_t swallowing_end_ = 0;

@@ -6,10 +6,10 @@
 // two texts per row, are selected as a pair. Otherwise one candidate is the text, and two candidates are a pair. If there are more
 // candidates, the error message lists them.
 //
-// Token classification. A typed table (JSON, CoNLL) in which the first row has a list of words and a list of
-// tags is read as such, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or
-// otherwise in the first column of lists; the tags are in the label column, in "<task>_tags", "labels" or
-// "tags", or otherwise in the next column of lists (CoNLL: the last column).
+// Token classification. A typed table (JSON, CoNLL) in which the first row has a list of words and a list of tags is read as data for token
+// classification, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or otherwise in the first column of
+// lists; the tags are in the label column, in "<task>_tags", "labels" or "tags", or otherwise in the next column of lists (CoNLL: the last
+// column).
 //
 // Rows of token ids. A typed table with a column "input_ids" of lists is read without a tokenizer, with the
 // columns "token_type_ids" and "attention_mask" if it has them, unless other columns are selected as texts.
@@ -31,8 +31,8 @@ struct ColumnOptions {
   std::vector<std::string> text = {};
   std::string label = "label";
   // For token classification, the kind of tags: "ner", "pos" or "chunk". The tags are then in the column "ner_tags", "pos_tags" or
-  // "chunk_tags", and each row must be a list of words. If empty, the table decides if its rows are lists of words, and the kind is
-  // "ner".
+  // "chunk_tags", and each row must be a list of words. If empty, the content of the table determines if its rows are lists of words, and
+  // if they are, the kind is "ner".
   std::string tagging = {};
   // The number of texts per row that the model was trained on, if known. A different number of candidate columns is then an error.
   std::optional<size_t> num_texts = {};
@@ -65,9 +65,9 @@ struct ColumnChoice {
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
 // Checks that the first row of a CSV file is a header, if no label column is required. If the header is missing, the first text would be
-// read as a column name and lost. The row is accepted as a header if it contains the label column, a usual name of a text column or the
-// selected text columns. Returns a note for the user if there is only one name and it could also be a text, and otherwise an empty
-// string. Errors: kBadData if a name looks like a value.
+// read as a column name and lost. The row is accepted as a header if it contains the name of the label column or a usual name of a text
+// column, or if `options` name the text columns. Returns a note for the user if the table has only one column, whose name contains a blank
+// and could therefore be a text, and otherwise an empty string. Errors: kBadData if a name of a column looks like a value.
 std::string check_header(const Table& table, const ColumnOptions& options);
 
 // Selects the column of the documents of a corpus. This is the column `named` if given; otherwise "input_ids" if it contains lists,
@@ -76,9 +76,9 @@ std::string check_header(const Table& table, const ColumnOptions& options);
 // the columns.
 ColumnChoice choose_document_column(const Table& table, const std::optional<std::string>& named);
 
-// Selects the columns of conversations. If `named` is given, this is the column if it contains lists of objects. Otherwise it is
-// "messages" or "conversations" if it contains such lists, or "prompt" and "completion" if both contain such lists or texts. Returns
-// nothing if the table has no conversations. Only the first row is examined.
+// Selects the columns of conversations. If `named` is given, the column of this name is selected if it contains lists of objects. Otherwise
+// "messages" or "conversations" is selected if it contains such lists, or "prompt" and "completion" are selected if both contain such lists
+// or both contain texts. Returns nothing if none of these columns contains conversations. Only the first row is examined.
 std::optional<ColumnChoice> choose_chat_columns(const Table& table, const std::optional<std::string>& named);
 
 // Returns true for the name of a column that numbers the rows, such as "id" or "idx".

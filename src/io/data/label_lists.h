@@ -8,8 +8,8 @@
 //   3. Every item of every list is 0 or 1, and either all lists have the same length of two or more, or one list is [1, 0]. Read as sets,
 //      such lists would mean that every row has all classes, or that a set is not sorted, and both are unlikely.
 // Otherwise they are sets: lists with other numbers, and lists of 0 and 1 such as [0], [1], [0, 1], or only [0] and [1]. Read as vectors,
-// such lists would have different lengths, or only one target each, for which a single class would be used instead of a list. A class in
-// quotes is never a target, so ["0", "1"] is always a set.
+// such lists would have different lengths, or would all have only one target, which a file would state as a single class instead of a list.
+// A class in quotes is never a target, so ["0", "1"] is always a set.
 #pragma once
 
 #include <cstddef>

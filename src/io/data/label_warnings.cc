@@ -51,8 +51,9 @@ std::vector<std::string_view> parts_of(std::string_view label, std::string_view 
   }
 }
 
-// Returns the first row whose label contains the delimiter, if the labels look like sets of classes: at least two labels contain the
-// delimiter, and most of the parts between delimiters are also parts of another label, or a whole label.
+// Returns the first row whose label contains the delimiter, if the labels look like sets of classes: no label with the delimiter has an
+// empty part before, between or after delimiters, and more than half of the parts of these labels are also a part of a different label or a
+// whole label.
 std::optional<int64_t> find_set(const LabelForms& forms, std::string_view delimiter) {
   std::map<std::string_view, int64_t> num_labels_with;
   std::vector<std::vector<std::string_view>> sets;

@@ -90,8 +90,8 @@ void Loader::assemble(MicroBatch& batch) const {
 void Loader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    // Waits until a buffer is free, or ends at the end of the data. Workers take the batches in order, so no batch is left when the end is
-    // found.
+    // Waits until a buffer is free, and ends the thread if the loader stops or the data has ended. Workers take the batches in order, so no
+    // batch is left when a worker finds the end of the data.
     may_claim_.wait(lock, [this] {
       const bool has_slot = num_claimed_ < num_consumed_ + static_cast<int64_t>(slots_.size());
       return stop_ || at_end() || has_slot;

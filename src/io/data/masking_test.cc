@@ -67,8 +67,8 @@ TEST(Masking, HidesTokensWithTheFrequenciesOfBert) {
       }
     }
     expect_share(hidden, static_cast<double>(kTokens), probability);
-    // A token that is replaced by a random token gets the id of the mask token, or its own id, with probability 1 / kNumIds each. It is
-    // then counted as masked or kept, so the expected frequencies are higher.
+    // The random token that replaces a token is the mask token with probability 1 / kNumIds, and the token itself with the same
+    // probability. The token is then counted as masked or kept, so the expected shares are higher than 0.8 and 0.1.
     expect_share(masked, hidden, 0.8 + 0.1 / kNumIds);
     expect_share(kept, hidden, 0.1 + 0.1 / kNumIds);
     EXPECT_GT(random.size(), 0.85 * kNumIds * (1.0 - std::exp(-0.1 * hidden / kNumIds)));

@@ -115,7 +115,7 @@ TEST(Sampler, GroupsAreSortedByLengthWithTheLongestFirst) {
     int64_t falls_outside = 0;
     for (int64_t at = 1; at < num_rows; ++at) {
       // Rows of a group have decreasing lengths, with one exception: the longest row of the data set, at the start of its group, was
-      // swapped with the first row of all. So only rows next to the start of a group may violate the order.
+      // swapped with the first row of the epoch. So only rows next to the start of a group may violate the order.
       const bool near_beginning = at % group <= 1;
       falls_outside += length(at) > length(at - 1) && !near_beginning ? 1 : 0;
     }

@@ -90,11 +90,11 @@ std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
 
 // Reads sentences with one word per line (CoNLL) into a Table. Thread-safe: pure functions.
 //
-// A line has a word and its tags, separated by tabs if the first line has a tab, otherwise by blanks. An
-// empty line ends a sentence. Lines that begin with -DOCSTART- separate documents and are skipped. Lines that
-// begin with '#' are comments if they have another number of columns than the words, or if they begin a
-// sentence and contain "id" or "=" as their second part ("# id 17", "# sent_id = 17"); otherwise '#' is a
-// word.
+// A line has a word and its tags, separated by tabs if the first line has a tab, otherwise by blanks. An empty line ends a sentence. Lines
+// that begin with -DOCSTART- separate documents and are skipped. Lines that begin with '#' are comments if the file is a .conllu file, or
+// if they have another number of columns than the words. They are also comments if they stand at the beginning of a sentence, and their
+// second column is "id" (as in "# id 17"), one of their columns is "=" (as in "# sent_id = 17") or their last column contains '='.
+// Otherwise '#' is a word.
 //
 // The table is typed: its cells are lists, and the row of a sentence has the line of its first word. The columns have the names of the
 // data sets on Hugging Face's hub: "tokens" and "tags"; "tokens", "pos_tags", "chunk_tags" (CoNLL-2000); "tokens", "pos_tags",

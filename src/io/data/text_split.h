@@ -20,9 +20,9 @@ namespace plimsoll {
 
 class TextSplit {
  public:
-  // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that is not text (a number, null
-  // or a list; only in JSON), for a cell of messages that is not a list, for a column that the table does not have (the message contains
-  // both lists of columns), and the errors of read_tagged_words() for lists of words.
+  // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that is not text (a number, null or
+  // a list; only in JSON), for a cell of messages that is not a list, for a column that the table does not have (the message lists the
+  // given columns and those of the table), and the errors of read_tagged_words() for lists of words.
   TextSplit(Table table, const ColumnChoice& columns);
   // Creates a split as the constructor does, but skips and counts rows that have a kNull cell in a used column, as some rows of GLUE's
   // own files do.

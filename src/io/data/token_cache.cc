@@ -311,7 +311,7 @@ void TokenCacheWriter::add(const TokenSet& part) {
   type_use_ = part.type_use();
   if (part.has_types()) types_.resize(static_cast<size_t>(offsets_.back()), 0);
   types_.insert(types_.end(), part.types().begin(), part.types().end());
-  // All ids of a file have 2 bytes, or all have 4. If the ids of this part have the other size in memory, they are converted.
+  // All ids of a file have 2 bytes, or all have 4. If the ids of `part` have the other size in memory, they are converted.
   if (max_id_ <= 0xFFFF && part.is_narrow()) {
     write(std::as_bytes(part.narrow_ids()));
   } else if (max_id_ <= 0xFFFF) {

@@ -145,8 +145,9 @@ std::string HubRequests::file_address(const HubRepository& repository, const std
 }
 
 // Sends a request and follows redirects. The headers with the entity tag of a file are in the response of the hub itself, before a redirect
-// to a storage host. `own_answer`, if not null, receives the last such response of the hub or, if it sent none, the first one of another
-// host. A HEAD request stops at a redirect to another host if it has received such a response already.
+// to a storage host. `own_answer`, if not null, receives the headers of the last response of the hub that contains an entity tag or, if the
+// hub sent none, of the first such response of another host. A HEAD request with `own_answer` stops at a redirect to another host if it has
+// already received a response with an entity tag.
 HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHead* own_answer) const {
   const std::string own_origin = origin_of(access_.endpoint);
   const std::vector<std::string> headers = request.headers;

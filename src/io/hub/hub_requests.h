@@ -74,7 +74,7 @@ class HubRequests {
 
   const HubAccess& access() const { return access_; }
   DownloadPace& pace() const { return pace_; }
-  // The three functions return the commit of a branch or tag, the files of a commit, and the entity tag and size of a file. Errors:
+  // The next three functions return the commit of a branch or tag, the files of a commit, and the entity tag and size of a file. Errors:
   // kBadData if the repository, revision or file does not exist or the user may not read it, or if the response is not that of a hub;
   // kDevice if the hub does not respond; kInterrupted.
   std::string commit_of(const HubRepository& repository, const std::string& revision);

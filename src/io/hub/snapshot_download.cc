@@ -236,8 +236,8 @@ void SnapshotDownload::download_file(size_t index) {
           "'{}': {} states a size of {} bytes, but its list of files has {}; check HF_ENDPOINT and the proxy",
           file.path, host_of(plan_.endpoint), state.size_bytes, file.size_bytes);
     }
-    // If the entity tag is a hash, it must be the hash in the list of files. Otherwise the content would be stored under the hash of
-    // other content, and other programs would read it as that.
+    // If the entity tag is a hash, it must be the hash in the list of files. Otherwise the content would be stored under the hash of other
+    // content, and other programs would then read it instead of the content that has this hash.
     const bool is_hash = (state.etag.size() == 40 || state.etag.size() == 64) &&
                          state.etag.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (is_hash && state.etag != etag) {

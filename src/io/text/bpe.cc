@@ -106,7 +106,8 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
     return false;
   }
   // A character without a token is dropped if the model has neither an unknown token nor byte fallback. The offsets of the later tokens of
-  // the same word are then too small by its length. The parts of a divided word would get other offsets, so it must not be divided.
+  // the same word are then too small by the length of this character. If the word were divided, later parts of it would not have this error
+  // and thus have other offsets, so it must not be divided.
   const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
                                                             [](int32_t id) { return id != kNoToken; });
   if (unk_id_ == kNoToken && !has_bytes) return false;
@@ -154,8 +155,8 @@ void Bpe::add_characters(std::string_view word, BpeScratch& scratch) const {
     const bool has_bytes = spec_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
                              return fallback_ids_[static_cast<unsigned char>(byte)] != kNoToken;
                            });
-    // Unknown characters that come before this character in the word may not have become a symbol yet; the bytes of this character are
-    // added before them. This order is that of Hugging Face's tokenizers.
+    // The `unknown` bytes of earlier characters of the word may not have become a symbol yet. The bytes of this character are nevertheless
+    // added first, so that they come before the unknown token, as in Hugging Face's tokenizers.
     if (has_bytes) {
       for (const char byte : text) add(fallback_ids_[static_cast<unsigned char>(byte)], 1);
       continue;

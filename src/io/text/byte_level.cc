@@ -32,7 +32,7 @@ struct ByteCharacters {
   }
 };
 
-// The classes of code points that the three regular expressions distinguish. Each code point belongs to exactly one.
+// The classes of code points that the three regular expressions of WordPattern distinguish. Each code point belongs to exactly one.
 enum class Kind : uint8_t { kLetter, kNumber, kSpace, kOther };
 
 // The class of each code point: from a table for ASCII, and from the Unicode properties for all others.
@@ -104,8 +104,8 @@ class Scanner {
       while (end < text_.size() && is_newline(text_[end])) ++end;
       return end;
     }
-    // A match of white space ends after the last line break that the white space contains. If it contains none, spaces() finds the
-    // end.
+    // The word starts with white space that may contain line breaks. If it does, the word ends after the last line break. Otherwise
+    // spaces() finds the end of the word.
     const size_t end = run(begin_, Kind::kSpace);
     const size_t newline = text_.substr(begin_, end - begin_).find_last_of("\r\n");
     return newline != std::string_view::npos ? begin_ + newline + 1 : spaces();

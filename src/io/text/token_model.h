@@ -60,7 +60,8 @@ class TokenModel {
 
   TokenIds ids_;
   Model model_;
-  // True if a long text may be divided before each word mark (U+2581) and its parts split into tokens separately: same tokens, but faster.
+  // True if a long text may be divided before each word mark (U+2581) and its parts split into tokens separately, which gives the same
+  // tokens in less time.
   bool splits_before_mark_;
   // A number that no other model of the process has. A cache whose number differs belongs to another model and must be cleared.
   uint64_t number_;

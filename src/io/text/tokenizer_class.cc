@@ -156,8 +156,8 @@ constexpr std::string_view kFixedClasses[] = {
 #undef PLIMSOLL_FIXED_CLASS
 };
 
-// Returns the tokenizer class of a model type: empty if its tokenizer.json is used as it is, and nothing if the model type is
-// unknown.
+// Returns the name of the tokenizer class of a model type. The name is empty if tokenizer.json is used as it is for this model type.
+// Returns nothing if the model type is unknown.
 std::optional<std::string_view> class_of_model(std::string_view model_type) {
   const auto found = std::find_if(std::begin(kModelClasses), std::end(kModelClasses),
                                   [&](const ModelClass& entry) { return entry.model_type == model_type; });

@@ -75,8 +75,8 @@ TokenizerFiles files_of_case(const nlohmann::json& c) {
 // For a case in which transformers 4.57 and 5.24 give different results, returns the version that Plimsoll must equal. Returns "" for all
 // other cases.
 std::string version_where_they_differ(const std::string& name) {
-  // In these cases Plimsoll must equal 5.24: 4.57 does not set the option clean_text, nor does it use a generic class for the three classes
-  // below.
+  // In these cases Plimsoll must equal 5.24: 4.57 does not set the option clean_text, and does not replace the three tokenizer classes in
+  // the list below by a generic class, as 5.24 does.
   if (name.starts_with("no_clean.") && name.find(".generic") == std::string::npos) return "5.24";
   for (const char* generic : {"ConvBert", "RetriBert", "Realm"}) {
     if (name.find(generic) != std::string::npos) return "5.24";

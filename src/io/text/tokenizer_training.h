@@ -1,10 +1,10 @@
 // Trains tokenizers: learns the vocabulary and merges of a BPE or WordPiece model from the words of a text (bpe_trainer.cc), and
 // writes the files that Hugging Face reads (tokenizer_training.cc).
 //
-// The result equals that of the trainers of Hugging Face's tokenizers for the same text, with one difference: there,
-// tokens with a continuing prefix or suffix get their ids in the order of a hash table, which differs from run to run, and
-// equal counts are decided by ids. Here the order is that of the sorted words, so that a text always gives the same tokenizer.
-// Thread-safe: functions on values.
+// The result equals that of the trainers of Hugging Face's tokenizers for the same text, with one difference in the ids of tokens with a
+// continuing prefix or an end suffix. Hugging Face's trainers assign these ids in the order of a hash table, which differs from run to run.
+// Because the ids decide which of several pairs with equal counts is joined first, the merges can differ as well. Here the ids are assigned
+// in the order of the sorted words, so that a text always gives the same tokenizer. Thread-safe: functions on values.
 #pragma once
 
 #include <cstdint>

@@ -217,8 +217,8 @@ bool is_valid_utf8(std::string_view text) {
       continue;
     }
     const DecodedCodePoint c = decode_utf8(text);
-    // The result U+FFFD means either that the bytes are invalid or that the text contains this character. The bytes of the character are EF
-    // BF BD; the only invalid parts of three bytes begin with F0 to F4.
+    // The result U+FFFD means either that the bytes are invalid or that the text contains this character. The bytes of this character are
+    // EF BF BD. Invalid parts of three bytes always begin with F0 to F4, so three bytes that begin with EF are this character.
     if (c.value == kReplacementCharacter && !(c.num_bytes == 3 && text[0] == '\xEF')) return false;
     text.remove_prefix(c.num_bytes);
   }
