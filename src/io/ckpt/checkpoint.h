@@ -134,7 +134,7 @@ struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
   ModelFolder model;
-  // The file of the optimizer states. It is absent if the run was saved at its end without them.
+  // The file of the optimizer states. It is absent in a checkpoint that was saved at the end of a run without optimizer states.
   std::optional<SafetensorsFile> optimizer;
   RunIdentity run;
   std::string run_state_json;
@@ -151,8 +151,9 @@ std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string
                                             int64_t limit, const std::string& committed,
                                             const std::string& best);
 
-// Removes the leftovers of a killed run: temporary folders, links and files, and checkpoints of the same step that a newer save had
-// already replaced. Must be called at the start of a run, before the first save. Returns the removed paths.
+// Removes the leftovers of a killed run: temporary folders, links and files, and each folder checkpoint-N.replaced if a newer save of step
+// N is complete. If there is no newer save of step N, this folder gets its name checkpoint-N back. Must be called at the start of a run,
+// before the first save. Returns the removed paths.
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
 // Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and durably. Returns false, without an

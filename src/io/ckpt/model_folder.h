@@ -201,7 +201,8 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
 struct Unwrapping {
   // True to remove components that a wrapper may insert anywhere in a name, such as "_orig_mod".
   bool removes_inner = false;
-  // A prefix such as "0.auto_model." or "model.". It is removed from the names that begin with it, after removing inner components.
+  // A prefix such as "0.auto_model." or "model.". It is removed from the names that begin with it, after the components that removes_inner
+  // selects were removed.
   std::string prefix = {};
 
   bool removes_anything() const { return removes_inner || !prefix.empty(); }

@@ -2,10 +2,10 @@
 // tensors need not be gathered on one rank. The files have the same bytes as those of save_checkpoint(); only the manifest differs,
 // because it contains a hash per written part instead of one per file.
 //
-// Each rank creates an object with the same list of tensors. If the ranks divide a tensor among them (TensorSource::own), each rank
-// writes the bytes that it has. The bytes of all other tensors are divided into equal shares, one per rank. The caller has to synchronize
-// the ranks: every rank must have ended one of the steps below before any rank begins the next one. It passes the parts of all ranks to
-// commit(). If a step fails on any rank, the first rank calls discard().
+// Each rank creates an object with the same list of tensors. If the ranks divide a tensor among them (TensorSource::own), each rank writes
+// the bytes that it has. The bytes of all other tensors are divided into equal shares, one per rank. The caller has to synchronize the
+// ranks: every rank must have ended one of the steps below before any rank begins the next one. The caller also passes the parts of all
+// ranks to commit(). If a step fails on any rank, the first rank calls discard().
 //
 // The invariants of checkpoint.h hold: until commit(), everything is in tmp-checkpoint-N. The file system must let several
 // processes write different ranges of one file.

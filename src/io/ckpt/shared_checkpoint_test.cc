@@ -89,7 +89,7 @@ class RanksFixture {
     tensor.fill = read;
     tensor.is_exchanged = division_ == Division::kExchanged;
     if (tensor.is_exchanged) return;
-    // Each rank has a range whose size is a multiple of 8 bytes. The ranges of the last ranks may be empty.
+    // Each rank has a byte range of the tensor that begins at a multiple of 8 bytes. The ranges of the last ranks may be shorter or empty.
     const int64_t size = tensor.size_bytes();
     const int64_t slice = (size + num_ranks_ * 8 - 1) / (num_ranks_ * 8) * 8;
     const int64_t begin = std::min(size, rank * slice), end = std::min(size, begin + slice);

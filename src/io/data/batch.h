@@ -46,9 +46,9 @@ BatchSize size_of_batch(const Dataset& data, std::span<const int32_t> rows);
 // Fills the tensors, the rows and info.num_labels. The caller sets the rest of info; info.position.epoch has to be set before, because the
 // masks of a masked language model depend on it. The name of a tensor determines what it contains: ids, token_types, positions (0, 1, ...
 // within each sequence), cu_seqlens (the start of each sequence, then the number of tokens) and labels (if the data set has none: kNoLabel
-// for classes, 0 for real numbers). If the layout stores one element per label instead of per token, label_ends contains 0 and then (index
-// + 1) for each token with a label, and labels contains only the labels of these tokens. Allocates nothing. Errors: kInternal if the
-// tensors are too small for the rows, for a row that is not in the data set, or for a tensor with an unknown name.
+// for classes, 0 for real numbers). If the layout stores one element per label instead of per token, label_ends contains 0 and then, for
+// each token with a label, its index plus one, and labels contains only the labels of these tokens. Allocates nothing. Errors: kInternal if
+// the tensors are too small for the rows, for a row that is not in the data set, or for a tensor with an unknown name.
 void assemble_batch(const Dataset& data, std::span<const int32_t> rows, MicroBatch& batch);
 
 }  // namespace plimsoll

@@ -44,10 +44,10 @@ struct BlockOptions {
 Dataset make_blocks(const TokenSet& documents, const BlockOptions& options);
 
 // Concatenates all documents and returns blocks of the resulting tokens that begin `stride` tokens apart, up to the block that contains the
-// last token. In each block, only the tokens that no earlier block contains count as labels. Every label therefore has at least block_size
-// - stride tokens before it, except in the first block. This is the sliding window of Hugging Face's page "Perplexity of fixed-length
-// models". Requires: 1 <= stride <= block_size, BlockRule::kConcatenate, at least one token. Errors: as make_blocks(). Memory: the tokens
-// of all blocks, which are copied.
+// last token. In each block, only the tokens that no earlier block contains count as labels. Except in the first block, every label
+// therefore has at least block_size - stride tokens before it. This is the sliding window of Hugging Face's page "Perplexity of
+// fixed-length models". Requires: 1 <= stride <= block_size, BlockRule::kConcatenate, at least one token. Errors: as make_blocks(). Memory:
+// the tokens of all blocks, which are copied.
 Dataset make_overlapping_blocks(const TokenSet& documents, const BlockOptions& options, int64_t stride);
 
 }  // namespace plimsoll

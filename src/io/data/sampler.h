@@ -44,9 +44,9 @@ struct OrderScratch {
 };
 
 // Writes the order of the epoch into `order`. Random: a Fisher-Yates shuffle with random numbers that Philox computes from (seed, epoch).
-// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of min(rows / (4 x rows per step), 50)
-// optimizer steps, each group is sorted by decreasing length (equal lengths keep the random order), and the longest row of the data set
-// comes first. Requires: lengths.size() == order.size(), or lengths is empty and the strategy does not group.
+// Group by length, as Trainer's LengthGroupedSampler: the random order is cut into groups of rows / (4 x rows per step) optimizer steps (at
+// least 1, at most 50), each group is sorted by decreasing length (equal lengths keep the random order), and the longest row of the data
+// set comes first. Requires: lengths.size() == order.size(), or lengths is empty and the strategy does not group.
 void order_epoch(const SamplerOptions& options, int64_t epoch, std::span<const int32_t> lengths,
                  OrderScratch& scratch, std::span<int32_t> order);
 

@@ -126,8 +126,8 @@ bool offsets_are_sane(std::span<const int64_t> offsets, int64_t num_tokens) {
   return offsets.front() == 0 && offsets.back() == num_tokens && std::ranges::is_sorted(offsets);
 }
 
-// Compares the hash of everything before the header with the hash in the header. Returns the largest id, or nothing if the hashes differ.
-// Reads the file with read calls instead of through a mapping, so that the pages do not count as memory of this process.
+// Compares the hash of everything before the header with the hash in the header. Returns the largest token id in the file, or nothing if
+// the hashes differ. Reads the file with read calls instead of through a mapping, so that the pages do not count as memory of this process.
 std::optional<int64_t> check_payload(const File& file, const Header& header) {
   std::vector<std::byte> piece(static_cast<size_t>(kFileChunkBytes));
   HashStream64 hash;

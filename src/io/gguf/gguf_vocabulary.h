@@ -2,9 +2,9 @@
 //
 // llama.cpp reads only the vocabulary and the merges from the file. The code that normalizes and splits text is part of llama.cpp and is
 // selected by two names in the metadata (tokenizer.ggml.model and tokenizer.ggml.pre). If no names select the normalization and splitting
-// of a tokenizer, it is refused, because its tokens would differ without an error. Two kinds of tokenizers are supported: byte-level BPE
-// as in GPT-2, SmolLM, Llama 3 and Qwen 2, and BPE with byte fallback as in Llama 2, whose merges are converted to the scores of a
-// SentencePiece model. Thread-safe: free functions.
+// of a tokenizer, the tokenizer is refused, because llama.cpp would produce other tokens without reporting an error. Two kinds of
+// tokenizers are supported: byte-level BPE as in GPT-2, SmolLM, Llama 3 and Qwen 2, and BPE with byte fallback as in Llama 2, whose merges
+// are converted to the scores of a SentencePiece model. Thread-safe: free functions.
 #pragma once
 
 #include <cstdint>

@@ -40,8 +40,8 @@ int64_t number_or(std::string_view text, int64_t otherwise) {
   return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : otherwise;
 }
 
-// Returns the number of seconds that a response asks the client to wait: the value of Retry-After, or t in a RateLimit header such as
-// "api";r=0;t=55. Returns -1 if there is none.
+// Returns the number of seconds that a response asks the client to wait: the value of Retry-After or, if a RateLimit header such as
+// "api";r=0;t=55 states r=0 (no requests remain), the value t. Returns -1 if the response contains neither.
 int64_t asked_wait_seconds(const HttpHead& head) {
   if (const int64_t seconds = number_or(head.value("retry-after"), -1); seconds >= 0) return seconds;
   const std::string& limit = head.value("ratelimit");

@@ -18,7 +18,7 @@ uint64_t key_of(const Pair& pair) {
   return uint64_t{static_cast<uint32_t>(pair.first)} << 32 | static_cast<uint32_t>(pair.second);
 }
 
-// The difference in the number of occurrences of a pair when one word changes.
+// The change (+1 or -1) of the number of occurrences of a pair that results from merging a neighbouring pair in a word.
 struct Change {
   Pair pair;
   int32_t by;
@@ -146,7 +146,7 @@ class Trainer {
       if (second.starts_with(options_.continuing_prefix))
         second.remove_prefix(options_.continuing_prefix.size());
       const int32_t joined = id_of(result_.tokens[static_cast<size_t>(top.pair.first)] + std::string(second));
-      // The same pair can be chosen twice, because merges can create it again. Only the later of the two merges is kept.
+      // The same pair can be chosen twice, because later merges can create it again. Only the later of the two merges is kept.
       const auto [place, is_new] = rank_of.emplace(key_of(top.pair), merges_.size());
       if (!is_new) {
         merges_[place->second].reset();

@@ -182,7 +182,7 @@ class Tokenizer {
 
   // Returns the number of tokens in the vocabulary including added ones: Hugging Face's len(tokenizer).
   int64_t vocab_size() const;
-  // Returns the largest id of a token. The embedding table of a model must have at least this number of rows plus one.
+  // Returns the largest id of a token. The embedding table of a model must have more rows than this number.
   int32_t max_id() const;
   // Returns the text of the token ("##ing"), or nothing if no token has this id. The view is valid during the
   // lifetime of the tokenizer.
