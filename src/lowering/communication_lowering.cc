@@ -14,8 +14,8 @@ LoweredOp describe_all_reduce(const OpView& op, const Bucket& bucket, const Kern
   for (int i = 0; i < op.num_inputs(); ++i) {
     const int64_t bytes = op.input(i).bytes(bucket);
     problem.largest_bytes = std::max(problem.largest_bytes, bytes);
-    // Counts the bytes of small tensors, because the kernel copies all small tensors into one buffer first. A single tensor is
-    // never copied, whatever its size, so it is not counted.
+    // Counts the bytes of small tensors, because the kernel copies all small tensors into one buffer first. If the op has only one tensor,
+    // the kernel does not copy it, whatever its size, so it is not counted.
     if (bytes < kSmallTensorBytes && op.num_inputs() > 1) problem.small_bytes += bytes;
     problem.peer_scratch_bytes += peer_scratch_bytes_of(op.in_shape(i).elements(bucket),
                                                         dtype_bytes(op.input(i).type.dtype), problem.ranks);

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// The functions below read the operands x, w and so on of all these ops at the positions that LinearCrossEntropyOp defines. In every other
-// op, these operands must therefore have the same positions.
+// The functions below read the operands x, w and bias of all ops that fuse a classifier's last matrix product with its loss at the
+// positions that LinearCrossEntropyOp defines. The other ops must therefore have these operands at the same positions.
 static_assert(int{LinearClassSumsOp::kX} == LinearCrossEntropyOp::kX &&
               int{LinearClassSumsOp::kW} == LinearCrossEntropyOp::kW &&
               int{LinearClassSumsOp::kBias} == LinearCrossEntropyOp::kBias &&

@@ -10,7 +10,7 @@ namespace {
 
 struct Table {
   std::vector<Lowering> rows;  // one entry per op, grouped by kernel family
-  // pointers to these entries, sorted by the address of the op's schema (member `op`), for a binary search
+  // pointers to the entries of `rows`, sorted by the address of the op's schema (member `op`), for a binary search
   std::vector<const Lowering*> by_op;
 
   Table() {

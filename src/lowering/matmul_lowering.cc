@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// matmul_problem() reads the inputs of all these ops at the positions that MatmulOp defines, so they must have the same positions.
+// matmul_problem() reads the two factors of every op with a matrix product at the positions that MatmulOp defines. The factors of the
+// following ops must therefore have the same positions.
 static_assert(int{NormLinearOp::kX} == MatmulOp::kA && int{NormLinearOp::kW} == MatmulOp::kB);
 static_assert(int{LinearAddOp::kX} == MatmulOp::kA && int{LinearAddOp::kW} == MatmulOp::kB &&
               int{LinearGeluOp::kX} == MatmulOp::kA && int{LinearGeluOp::kW} == MatmulOp::kB &&

@@ -31,9 +31,9 @@ std::string format_part_rows(const Graph& graph, std::span<const Parameter> grou
 
 // States whether an update rounds its states stochastically, whatever the data type of the weights is.
 enum class RoundedStates : uint8_t { kNo, kYes };
-// If an update of this group rounds stochastically, sets its attributes noise_seed and noise_site. It does so for weights that are stored
-// in bf16 only, and if `states` is kYes. Stochastic rounding preserves, on average, changes smaller than the spacing of the numbers.
-// Requires: all parameters of the group have the same NoiseSites.
+// If an update of this group rounds stochastically, sets its attributes noise_seed and noise_site. The update of a group does so if its
+// weights are stored in bf16 without the remaining bits of their fp32 values, or if `states` is kYes. Stochastic rounding preserves, on
+// average, changes smaller than the spacing of the numbers. Requires: all parameters of the group have the same NoiseSites.
 void set_noise(const Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                Attributes& attributes, RoundedStates states = RoundedStates::kNo);
 

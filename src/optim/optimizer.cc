@@ -21,8 +21,8 @@ WeightFormat format_of(const Parameter& parameter) {
   return parameter.copy != kNoValue ? WeightFormat::kWithCopy : WeightFormat::kWhole;
 }
 
-// One op updates consecutive parameters with at most `most_elements` elements. Returns the index after the last one if `first` is the
-// first.
+// Returns the index after the last parameter of the op whose first parameter has the index `first` in `group`. One op updates consecutive
+// parameters that together have at most `most_elements` elements, or a single larger parameter; 0 means no limit.
 size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t first, int64_t most_elements) {
   if (most_elements == 0) return group.size();
   int64_t elements = 0;

@@ -55,8 +55,9 @@ TEST(Optimizers, EveryRowHasANameForOptimAFamilyWithStatesInFp32AndRulesOfThumb)
     EXPECT_GT(row.flops_per_element, 0.0);
     EXPECT_FALSE(row.rules.empty());
     for (const StateRule& rule : row.rules) EXPECT_TRUE(rule.variant.starts_with(row.label)) << rule.variant;
-    // The first rule of thumb in each row of the optimizer table must count all states of the optimizer and their bytes per parameter.
-    // Adafactor is not checked, because without beta1 it has one state less.
+    // A row of the optimizer table lists rules of thumb for the memory of the optimizer's states (StateRule). The first rule must have the
+    // number of states that the optimizer has, and their bytes per parameter. Adafactor is not checked, because without beta1 it has one
+    // state less.
     if (row.frame != UpdateFrame::kFactored) {
       OptimizerConfig config{.kind = row.kind, .momentum = row.has_optional_momentum ? 0.9 : 0.0};
       EXPECT_EQ(row.rules.front().num_kinds, std::ssize(optimizer_state_names(config)));

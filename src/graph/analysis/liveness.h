@@ -53,8 +53,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
 // Returns the most bytes that are live at any op, with every buffer rounded up to a multiple of 64. Scratch memory of kernels is not
 // part of it.
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket);
-// Puts the ops into the order `order` (Graph::reorder_ops()) if then fewer than `limit` bytes
-// are live at every op, for batches of the size `bucket`. Otherwise leaves the graph unchanged.
+// Puts the ops into the order `order` (Graph::reorder_ops()) if in this order fewer than `limit` bytes are live at every op, for batches of
+// the size `bucket`. Otherwise leaves the graph unchanged.
 void reorder_if_peak_is_below(Graph& graph, std::span<const uint32_t> order, const Bucket& bucket,
                               int64_t limit);
 

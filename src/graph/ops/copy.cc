@@ -1,9 +1,9 @@
-// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: copies the x_i unchanged to another memory space,
-// "host", "disk" or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops
-// before it are done, and runs at the same time as those after it until the first op that needs it to have ended: see
-// graph/analysis/analysis.h. The values `after` are not read, but must have been written before this copy starts. With
-// {ended}, the first {ended} copies of its segment to the host must also have ended. With the attributes of a slice (slice.h)
-// only this slice is copied: the values on the host or disk are whole, and those on the device consist of the slice.
+// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: copies the x_i unchanged to another memory space, "host", "disk" or
+// "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it are done, and runs at the
+// same time as later ops until the first op that must wait for the copy: see find_queued_ops() in graph/analysis/analysis.h. The values
+// `after` are not read, but must have been written before this copy starts. With {ended}, the copy also waits until the first {ended}
+// copies to the host of its segment have ended. With the attributes of a slice (slice.h) only this slice is copied: the values on the host
+// or disk are whole, and those on the device consist of the slice.
 
 #include <algorithm>
 #include <array>

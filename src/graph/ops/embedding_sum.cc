@@ -92,7 +92,8 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     return wanted;
   }
 
-  // Emits an op that sorts the ids of each of these tables (sort_ids). Returns the sorted ids, one value per table.
+  // Emits an op that sorts the ids of each table in `tables` (sort_ids), where `tables` is the result of wanted_tables(). Returns the
+  // sorted ids, one value per table.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     ValueIds inputs{op.inputs[kCuSeqlens]};

@@ -7,8 +7,9 @@
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
 // linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K. Their sums over the chunks are kept in the types of
-// these outputs; d_w has the type {gradient_dtype}, or that of w. It is a separate op, although both recompute the logits, because the
-// gradient of the weight is larger than the logits if B < H: a separate op can run when the activations are no longer live.
+// these outputs; d_w has the type {gradient_dtype}, or that of w. This op is separate from linear_cross_entropy_bwd, although both
+// recompute the logits, because the gradient of the weight is larger than the logits if B < H: a separate op can run when the activations
+// are no longer live.
 //
 // linear_cross_entropy_with_gradients(the inputs of linear_cross_entropy_grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and
 // d_bias, from logits that are computed once. The pass loss_with_gradients emits it. An output that no op reads takes no memory and is not

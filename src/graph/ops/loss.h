@@ -1,5 +1,5 @@
-// Shared parts of losses: a loss is one number, and the gradient of its first input is an op that reads the inputs of
-// the loss and d_loss. Pure; thread-safe.
+// Shared parts of losses: a loss is one number, and the gradient of its first input is computed by an op that reads the inputs of the loss
+// and d_loss. Pure; thread-safe.
 #pragma once
 
 #include <array>

@@ -54,8 +54,8 @@ std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs)
 
 namespace {
 
-// The operands of a table that an op may have several times, such as `ids` and `table` of embedding_sum. They are adjacent in the operand
-// table: `first` is the index of the first one, and `rows` is their number.
+// The rows of an operand table that describe operands which an op may have several times, such as `ids` and `table` of embedding_sum. These
+// rows are adjacent: `first` is the index of the first one, and `rows` is their number.
 struct Repeated {
   int first = 0;
   int rows = 0;

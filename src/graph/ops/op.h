@@ -70,7 +70,8 @@ class GradientContext {
   virtual const Op& op() const = 0;
   // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;
-  // Returns the gradient of output i as one value or as two values that the caller must add. For an op whose backward kernel can add them.
+  // Returns the gradient of output i as one value or as two values that the caller must add. An op calls it if its backward kernel can add
+  // the two values.
   virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
   // Returns true if the gradient of input i is wanted.
   virtual bool wants(int i) const = 0;
@@ -131,8 +132,8 @@ class OpSchema : public OpDef {
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Returns the bytes that the op reads and writes. By default, the op reads every input once and writes every output once.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
-  // Returns how many of these bytes kernels move that run between the matrix products of the op, and not at the same time: for example
-  // those of a softmax between two products. Only estimates of time read it.
+  // Returns the part of bytes() that is moved by kernels which run between the matrix products of the op, not at the same time as a
+  // product: for example the bytes of a softmax between two products. Only estimates of the op's time use this number.
   virtual double bytes_between_products(const OpView&, const Bucket&) const { return 0; }
   // Returns the bytes that the op moves to another memory space or to other ranks: for a copy, the bytes in its direction; for a collective
   // operation, the bytes that each rank sends. Requires: the op's queue is not kCompute.

@@ -31,7 +31,8 @@ class OwnRows final : public OpSchema, private OwnRowsOp {
     const ValueId d_y = context.d_output(kY);
     if (d_y == kNoValue || !context.wants(kX)) return;
     Graph& graph = context.graph();
-    // kWhole: every rank computes the same function of the gathered d_x. The gradients of the ranks are thus equal and need not be summed.
+    // kWhole states that every rank computes the same function of d_x, the result of gather_rows. Gradients with respect to d_x are
+    // therefore equal on all ranks and need not be summed.
     context.set(kX,
                 emit(graph, gather_rows_op(), {d_y},
                      gather_rows_attributes(context.op().attributes.integer("ranks"), RowGradient::kWhole),

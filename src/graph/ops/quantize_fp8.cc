@@ -2,8 +2,8 @@
 // codes q[T,C], the same codes transposed, q_t[C,T], and scale[2], whose first element times a code is the number;
 // kernels/quantization/quantize_fp8.h has the formulas. With `known`, the scale of an earlier op for the same x, only the codes are
 // computed again. The outputs persist across micro-batches if `into` inputs are given; the op then computes them only if the flag is 0.
-// With cu_seqlens, rows that are no tokens do not count, and their codes are 0. The op has no gradient, because a pass inserts it after
-// differentiation.
+// With cu_seqlens, the rows after the last token do not influence the scale, and their codes are 0. The op has no gradient, because a pass
+// inserts it after differentiation.
 #include <array>
 
 #include "graph/ops/ops.h"

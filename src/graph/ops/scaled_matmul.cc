@@ -1,7 +1,7 @@
 // scaled_matmul(a, b, bias?, into?, flag?, a_scale, b_scale) {dtype}: c_mn = s_a s_b a_mk b_nk (+ bias_n) (+ into_mn if the flag is 1), for
 // the codes a and b of quantize_fp8 and their scales. In both operands the dimension k, over which the products are summed, is the
 // innermost one, because tensor cores require this layout for fp8. Sums are kept in fp32 as kernels/matmul/matmul.h states. The op has no
-// gradient, because a pass inserts it after differentiation. Tail rows are those of matmul.
+// gradient, because a pass inserts it after differentiation. The rules for tail rows are those of matmul (matmul.cc).
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,6 +1,6 @@
-// softmax_cross_entropy(logits, labels, denominator) {smoothing, z_loss?}: the fusion of log_softmax and nll (see there). No
-// probabilities are kept; the backward op may write d_logits over the logits. With {z_loss}, the loss contains that factor times
-// the mean of log(Z)^2, where Z is the sum of the exponentials of a row, and this part is a second output.
+// softmax_cross_entropy(logits, labels, denominator) {smoothing, z_loss?}: the fusion of log_softmax (log_softmax.cc) and nll (nll.cc). No
+// probabilities are kept; the backward op may write d_logits over the logits. With {z_loss}, the loss also contains the z-loss, which is
+// {z_loss} times the mean of log(Z)^2, where Z is the sum of the exponentials of a row. The z-loss alone is a second output.
 #include <array>
 
 #include "graph/ops/loss.h"

@@ -64,7 +64,8 @@ TEST(DelayGradients, AsManyAreDelayedAsTheExchangeTakes) {
             kInputs + kGradientOfTable + u + v + kGradientOfWeight + kNorm);
 }
 
-// Computing the gradient of the bias takes longer than exchanging it, so it is delayed too: until the exchange of the table has begun.
+// Computing the gradient of the bias takes longer than exchanging it. Its computation is therefore delayed, like that of %d_w, until the
+// exchange of the table's gradient has begun.
 TEST(DelayGradients, GradientsAfterTheLargeOneAreDelayedToo) {
   const std::string dx = "  %dx: f32[B,4] = matmul(%dy, %w, _, _, _) {ta=0, tb=0}\n";
   const std::string table =

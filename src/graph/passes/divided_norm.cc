@@ -87,8 +87,8 @@ void append_norm_of_ranks(Graph& graph, const Op& norm, int64_t ranks, MeshAxis 
   own.outputs[GlobalNormOp::kFinite] = number_like(norm.outputs[GlobalNormOp::kFinite]);
   const ValueId number = own.outputs[GlobalNormOp::kNorm];
   // If the ranks are those of a tensor-parallel group, declares the norms as a vector with one element per rank, so that the next norm op
-  // reads the element of its rank. For an undivided value, it would instead assign each element to one rank, and only one rank would read
-  // the single number.
+  // reads the element of its rank. If the value were declared as undivided, the next norm op would distribute its elements among the ranks,
+  // so that only one rank would read the single number that the value contains.
   if (axis == MeshAxis::kTensor)
     graph.value(number).split = TensorSplit{.ranks = ranks, .parts = {ranks}, .whole = Shape{ranks}};
   Op all = norm;

@@ -85,7 +85,8 @@ class GatherAtUse {
            *reader >= *first_of_blocks_;
   }
 
-  // Takes weights out of an op of the optimizer segment. `whole_` then has the values that the forward pass gathers instead.
+  // Processes the weights of `op`, which gathers weights in the optimizer segment. Adds each weight that the forward pass will gather
+  // instead to `whole_`, with its gathered value, and each of the other weights to `early_`.
   void move_weights_of(const Op& op) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const ValueId updated = op.inputs[i], gathered = op.outputs[i];
@@ -135,8 +136,8 @@ class GatherAtUse {
     return is_update(op) && std::ranges::any_of(op.outputs, is_gathered);
   }
 
-  // Returns the ops without the weights that were moved. Early ops come before all other updates, unless one of them reads a result of an
-  // op between the updates.
+  // Returns the ops, in which the optimizer segment no longer gathers the weights that the forward pass gathers. The ops for which
+  // is_early() is true come before all other updates, unless one of them reads a result of an op between the updates.
   std::vector<Op> with_early_updates_first() const {
     const auto begin = std::ranges::find_if(ops_, is_update);
     const auto is_ready = [&](ValueId id) {

@@ -39,8 +39,10 @@ struct Moved {
   std::vector<ValueId> staged = {};   // the copies of the values in `kept` on the device
   std::vector<ValueId> updated = {};  // on the device: the new versions that the update produces
   std::vector<ValueId> stored = {};   // in host memory or on the disk: the new versions after the copy back
-  // Device buffers that exist from one run to the next, for an update whose states stay on the device between two runs. The results of the
-  // update are stored in them if the states are prefetched, and otherwise the copies in `staged`.
+  // Device buffers that exist from one run to the next, for an update whose states stay on the device between two runs. If the states are
+  // prefetched, the update reads its states from these buffers and writes its results into them; later in the same run, the copies in
+  // `staged`, which are for the update of the next run, replace the results. If they are not prefetched, the copies in `staged` are made in
+  // these buffers before the update, which overwrites them with its results.
   std::vector<ValueId> deferred = {};
   bool is_prefetched = false;
 };

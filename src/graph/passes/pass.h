@@ -127,8 +127,9 @@ const std::vector<PassInfo>& all_passes();
 // language-model heads undivided. This is necessary in all programs of a plan if one of them outputs the logits.
 enum class DividedHeads : uint8_t { kNo, kYes };
 Pass tensor_parallel_pass(int64_t ranks, DividedHeads heads);
-// sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations outside the products that they divide.
-// Requires: tensor_parallel has run for the same number of ranks; this number divides the planned number of tokens of every batch.
+// sequence_parallel_pass.cc: the ranks of a tensor-parallel group divide the rows of activations wherever ops work on each row separately,
+// between the matrix products that tensor_parallel has divided. Requires: tensor_parallel has run for the same number of ranks; this number
+// divides the planned number of tokens of every batch.
 Pass sequence_parallel_pass(int64_t ranks);
 // context_parallel_pass.cc: the ranks of a group divide the rows of all activations, and store complete weights. Requires: the number of
 // ranks divides the planned tokens of every batch, the heads, and the heads of keys and values; tensor_parallel has not run.
@@ -236,7 +237,7 @@ struct ShardOptions {
   bool gradients = false;  // each rank also keeps only its slice of the sums of gradients
   // Adds the slices of gradients up over micro-batches. Requires: the graph has the input "accumulate".
   bool accumulates = false;
-  // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients`.
+  // If set, each rank also stores only its slice of every weight that has at least this number of elements. Requires: `gradients` is true.
   std::optional<int64_t> least_divided_elements = {};
   bool all_on_first = false;  // the first rank stores all elements, and the other ranks none
 };

@@ -157,7 +157,7 @@ class StageCut {
     }
   }
 
-  // Sends a value that a later stage reads to the next stage.
+  // Sends value i to the next stage if that stage or a later one reads it.
   void send_on(size_t i) {
     if (!is_computed_by_a_stage(i) || last_use_[i] <= stage_) return;
     result_.set_module(kPipelineModule);

@@ -70,8 +70,8 @@ class GreedyOrder {
     }
   }
 
-  // Makes each op that reads the result of a collective operation wait for its predecessor in the given order. If it ran right after the
-  // collective operation, that operation would not overlap with the ops in between.
+  // Makes each op that reads the result of a collective operation wait for the op that precedes it in the given order. If the reader ran
+  // right after the collective operation, that operation would not overlap with the ops between the two.
   void hold_readers_of_collectives_back() {
     for (uint32_t i = 1; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];

@@ -16,8 +16,8 @@ bool is_part_of_rows(const Graph& graph, ValueId id) {
   const bool is_sum = op.def == &accumulate_op() || op.def == &add_op() || op.def == &cast_op();
   int parts = 0, wholes = 0;
   for (const ValueId input : op.inputs) {
-    // The persistent buffer in which micro-batches are added up has no producer. It is skipped, because the gradients that are added to it
-    // decide.
+    // The persistent buffer in which the gradients of micro-batches are added up has no producer. This buffer is skipped, because the
+    // gradients that are added to it determine whether the sum was computed from the rows of this rank only.
     if (input == kNoValue || (is_sum && graph.value(input).producer == kNoOp)) continue;
     const bool part = is_sum ? is_part_of_rows(graph, input) : graph.value(input).type.shape.row_ranks() > 1;
     ++(part ? parts : wholes);

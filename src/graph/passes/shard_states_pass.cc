@@ -78,8 +78,8 @@ class ShardStates {
   }
 
  private:
-  // Returns RankSlices::block, of which the size of each rank's slice is a multiple: `of_equal_slices`, unless the first rank has
-  // everything.
+  // Returns RankSlices::block, the number of elements of which the size of each rank's slice is a multiple. It is kAllOnFirstRank if the
+  // first rank stores all elements (all_on_first), and otherwise `of_equal_slices`.
   int64_t block_of(int64_t of_equal_slices) const {
     return options_.all_on_first ? kAllOnFirstRank : of_equal_slices;
   }

@@ -224,9 +224,9 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // Other ops run directly after this update, the last one of several in succession. If its states were copied while the previous update
-    // runs, they would need memory in addition to the operands of those ops. Their copies therefore wait until the states of all earlier
-    // updates are back on the host.
+    // Update k is the last one of several successive updates, and other ops run directly after it. If the states of update k were copied
+    // while update k - 1 runs, the states of both updates would be on the device in addition to the operands of those ops. The copies for
+    // update k therefore wait until the states of all earlier updates are back on the host.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }

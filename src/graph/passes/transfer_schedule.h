@@ -33,9 +33,10 @@ struct MemoryHeadroom {
   std::vector<double> op_ms = {};        // milliseconds of each op
   int64_t most_bytes = 0;        // limit for the live bytes on the device at any position, with the states
   double link_bytes_per_ms = 0;  // bytes per ms in one direction while the other direction is busy too
-  // The rates, in bytes per ms, in one direction while the other direction is idle: to the device before the first update, and to the host
-  // during the forward pass. 0 means link_bytes_per_ms. On a link to host memory, both directions at once are only slightly slower than one
-  // alone, but a disk then reads and writes at half the rate.
+  // The rates, in bytes per ms, of copies in one direction while the other direction is idle: of copies to the device before the first
+  // update, and of copies to the host during the forward pass. 0 means link_bytes_per_ms. On a link to host memory, copies in one direction
+  // are only slightly faster if the other direction is idle, but a disk that only reads or only writes is twice as fast as one that does
+  // both at once.
   double in_alone_bytes_per_ms = 0;
   double out_alone_bytes_per_ms = 0;
   uint32_t first = 0;      // no copy to the device starts before the op at this position

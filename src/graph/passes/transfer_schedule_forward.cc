@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Prefetching leaves as much memory free as the states of this number of the largest updates take, for states that are being copied back
-// and for activations that are produced meanwhile. The schedule is computed for every number in the list, and the fastest is used. Without
+// Prefetching leaves as much memory free as the states of the n largest updates take, for states that are being copied back and for
+// activations that are produced meanwhile. A schedule is computed for each of these values of n, and the fastest schedule is used. Without
 // free memory, ops and copies to the host wait for each other in turn: the forward pass of BERT-large with 4 x 512 tokens in fp32 took 69
 // instead of 54 ms on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};

@@ -98,8 +98,9 @@ TEST(UpdatesAtUse, StayIfTheyCannotBeDeferred) {
   EXPECT_EQ(print_graph(graph), print_graph(graph_of(in_backward)));
 }
 
-// The states of the first update are prefetched in the step before, after its forward pass. The update leaves its
-// results in the same buffer, which the copies overwrite. The states of the second update are copied during the forward pass.
+// The states of the first update are prefetched in the previous step, after the forward pass of that step, into the buffer %m.staged.left.
+// The update writes its new states into the same buffer, and the next prefetch then overwrites them. The states of the second update are
+// copied during the forward pass.
 TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   Graph graph = graph_of(kStep);
   updates_at_use_pass().run(graph);

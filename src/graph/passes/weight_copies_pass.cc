@@ -52,7 +52,7 @@ void use_copies(Graph& graph, DType gradients) {
 }
 
 // Returns one element per value of the graph: the fp32 matrix of which the value is a persistent 16-bit copy, or kNoValue if it is not such
-// a copy. A copy that an update writes must remain persistent and is treated as if it were none.
+// a copy. A copy that an update writes must remain persistent; its entry is therefore kNoValue too.
 std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   const std::string suffix = weight_copy_name("", dtype);
   std::vector<ValueId> masters(graph.values().size(), kNoValue);
