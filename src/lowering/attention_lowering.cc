@@ -5,8 +5,8 @@
 namespace plimsoll {
 namespace {
 
-// Returns the sizes of an attention op. The size of a head is computed from one operand of the op, such as qkv, which has `width` columns
-// that contain `num_heads` heads next to each other.
+// Returns the sizes of an attention op. The size of a head is computed from one input or output of the op, such as qkv, which has `width`
+// columns that contain `num_heads` heads next to each other.
 AttentionDims dims_of(const OpView& op, const Bucket& bucket, int64_t width, int64_t num_heads) {
   const int64_t heads = op.attributes().integer("heads");
   const int64_t kv_heads = op.attributes().integer_or("kv_heads", heads);

@@ -4,8 +4,9 @@
 //
 // Units: a step is an optimizer step; the argument of the multiplier is the number of optimizer steps that are already done, so the first
 // update uses schedule_multiplier(0), and the last one schedule_multiplier(num_training_steps - 1). Learning rates are absolute. Source:
-// transformers.optimization (version 5.23); the multipliers equal those up to a few roundings of double precision. Beyond the end (step >
-// num_training_steps) a schedule that has an end keeps its last value; the cosine schedules of transformers would rise again.
+// transformers.optimization (version 5.23); the multipliers equal those of transformers up to a few roundings of double precision. Beyond
+// the end (step > num_training_steps) a schedule that has an end keeps its last value; the cosine schedules of transformers would rise
+// again.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,7 @@ struct Schedule {
   double num_cycles = 0.5;
   double power = 1.0;    // exponent of the decay; only polynomial uses it
   double lr_end = 1e-7;  // last learning rate; only polynomial uses it
-  // Minimum learning rate divided by the peak; from min_lr_rate, min_lr or min_lr_ratio.
+  // Minimum learning rate divided by the peak. It is computed from the option min_lr_rate, min_lr or min_lr_ratio.
   double min_lr_rate = 0.0;
   // Used by inverse_sqrt only: the time scale of the decay, in steps.
   double timescale = 10000.0;

@@ -1,5 +1,5 @@
 // Reads lr_scheduler_kwargs: takes named values from a list, and then refuses the values that the schedule has not read. Internal to this
-// folder. Thread-safe: distinct readers may be used from distinct threads. Borrows the list.
+// folder. Thread-safe: distinct readers may be used from distinct threads. A reader refers to the list, which must outlive it.
 #pragma once
 
 #include <optional>

@@ -38,13 +38,14 @@ std::string_view last_block_before_head(const Graph& graph);
 std::vector<bool> find_repeated_ops(const Graph& graph);
 
 // Copies between memory spaces and collective operations (the ops of queues other than kCompute, graph/ops/op.h) run at the same time as
-// later ops. The functions below find the position at which such a queued op must have ended, which is that of the first of these ops:
-//  - an op that reads a result, or that lists a result in its operand list `after`, which orders copies;
-//  - an op whose output reuses the bytes of an operand or of a result, unless both ops copy different elements of one value;
+// later ops. The functions below find the position at which such a queued op Q must have ended, which is that of the first of these ops
+// after Q:
+//  - an op that reads a result of Q, or that lists a result of Q in its operand list `after`, which orders copies;
+//  - an op whose output is a newer version of an operand or of a result of Q and thus overwrites its bytes;
 //  - an op with the attribute `ended` = n, which waits for the first n copies of its segment to the host;
-//  - at the latest, the first op of the next segment.
-// Until that position no other op may use the bytes that the queued op reads or writes. The analysis of liveness relies on this rule. Pure
-// functions; thread-safe.
+//  - at the latest, the first op of the next segment, or of the pass of another chunk of layers (graph/ops/chunk.h).
+// The first two rules do not apply to an op that copies other elements of a value than Q does. Until that position no other op may use the
+// bytes that Q reads or writes. The analysis of liveness relies on this rule. Pure functions; thread-safe.
 
 struct QueuedOp {
   uint32_t op = 0;   // position of the op that runs on the queue

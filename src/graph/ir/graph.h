@@ -5,8 +5,8 @@
 //  1. Every value is produced before an op reads it; the order of the ops is the schedule.
 //  2. A value has one producer, or none if it lives across programs (weights, states, persistent gradients) or if the
 //     host writes it (inputs).
-//  3. A value with `version_of` set occupies the bytes of that value and replaces its content; every other reader of
-//     the older version comes before its producer.
+//  3. A value with `version_of` set is a newer version of that value: it occupies the same bytes and replaces their
+//     content. Every op that reads the older version comes before the producer of the newer one, or is this producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
 //  5. The outputs of every op have the types that its definition infers.
 //  6. A newer version of a value is divided among the ranks in the same way as the older one.
@@ -73,7 +73,8 @@ enum class InputSource : uint8_t {
   kBatch,         // written with each batch: the batch's tensor with the name of the input
   kNumSequences,  // written with each batch: its number of sequences
   // Written with each batch: the starts of its sequences and its number of tokens ("cu_seqlens"). If ranks divide the rows, the starts
-  // count from this rank's first row; those before it become 0, and those after its last row become its number of rows.
+  // count from this rank's first row: starts before this row become 0, and starts after this rank's last row become the rank's number of
+  // rows.
   kOwnStarts,
   kDenominator,  // written with each batch: the number by which the sum of losses is divided
   kRandom,       // written with each batch: the seed and the number of the micro-batch
@@ -102,8 +103,9 @@ struct InputRule {
   // The value that is written into the elements of the input that the batch does not fill. Not used for kSequenceStarts, whose remaining
   // elements are set to the number of tokens, and for kRowEnds, whose remaining elements repeat the last element of the batch.
   int32_t unused = 0;
-  // How an input of position ids is filled. If it is -1, the tokens of a sequence have the positions 0, 1 and so on. Otherwise it is the id
-  // of the padding token, which is also the position of padding tokens; the other tokens have the positions id + 1, id + 2 and so on.
+  // How an input of position ids is filled. If this field is -1, the tokens of a sequence have the positions 0, 1 and so on. Otherwise it
+  // is the id of the padding token, which is also the position of padding tokens; the other tokens have the positions id + 1, id + 2 and so
+  // on.
   int32_t position_padding_id = -1;
   // Factor by which the learning rate is multiplied; only used if `source` is kLearningRate.
   double factor = 1.0;

@@ -30,7 +30,7 @@ struct Slice {
   bool is_of(int64_t value_elements, int64_t numbers_per_element) const {
     return value_elements == of * numbers_per_element || value_elements == elements * numbers_per_element;
   }
-  // Returns the number of elements of the slice in a value that has `whole` elements for the whole parameter.
+  // Returns how many elements belong to the slice in a value that stores `whole` elements for the complete parameter.
   int64_t part_of(int64_t whole) const { return whole / of * elements + whole % of * elements / of; }
 };
 

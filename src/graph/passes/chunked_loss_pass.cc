@@ -10,9 +10,9 @@
 namespace plimsoll {
 namespace {
 
-// The size of a chunk if rows are tokens, of which there are many. Each chunk adds to the gradient of the whole weight, and with small
-// chunks these additions would take longer than the matrix products: with 2048 rows per chunk, GPT-2's table of 308 MB is read and written
-// eight times for 16384 tokens.
+// The limit for the bytes of the logits of one chunk of rows, if rows are tokens, of which a batch has many. Each chunk adds to the
+// gradient of the whole weight, and with small chunks these additions would take longer than the matrix products: with 2048 rows per chunk,
+// GPT-2's table of 308 MB is read and written eight times for 16384 tokens.
 constexpr int64_t kTokenChunkBytes = int64_t{512} << 20;
 // The number of rows per chunk is a multiple of the tile height of matrix products, so that only the last chunk may have a partly filled
 // tile.

@@ -48,9 +48,9 @@ struct Moved {
 };
 
 // A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an H200, and BERT-large has
-// 400 such copies in each direction. If updates run in the forward pass, it waits for these copies, which take 3 of the 60 ms of the
-// forward pass. Therefore states of at most kSmallBytes stay on the device in this case, as long as together they have at most 1 /
-// kShareOfSmall of the bytes of all states.
+// 400 such copies in each direction. If updates run in the forward pass, the forward pass waits for these copies, which take 3 of its 60
+// ms. Therefore states of at most kSmallBytes stay on the device in this case, as long as together they have at most 1 / kShareOfSmall of
+// the bytes of all states.
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;
 
@@ -72,8 +72,9 @@ void keep_small(const Graph& graph, const OpLists& readers, std::vector<bool>& m
   }
 }
 
-// Returns true for persistent values that only one update reads, or only the updates of its slices, each of which
-// reads the version that the previous one wrote. Returns false for small values.
+// Returns one entry per value: true for a persistent value that only one update reads. If the update is cut into one update per slice of
+// the parameter, each of these may read the version that the previous one wrote. The entries of the small values that keep_small() leaves
+// on the device are false.
 std::vector<bool> find_movable(const Graph& graph) {
   const auto readers = find_readers(graph);
   std::vector<bool> movable(graph.values().size());

@@ -44,7 +44,8 @@ class Recompute {
   }
 
  private:
-  // Returns the policy for the block that an op is in.
+  // Returns the policy for a block: kCheap instead of kFull if it is `free_block`, the last block of the forward pass
+  // (last_block_before_head()).
   RecomputePolicy policy_of(std::string_view block, std::string_view free_block) const {
     if (choice_.policy == RecomputePolicy::kFull && block == free_block) return RecomputePolicy::kCheap;
     return choice_.policy;

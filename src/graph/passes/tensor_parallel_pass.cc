@@ -14,7 +14,8 @@
 // rank's part (Value::split). Every rank stores and computes all other values completely: the bias of v, the values that pass between
 // layers, and everything outside of the layers except the vocabulary.
 //
-// Adapters (models/lora.h) are divided like the weights that they adapt, and add one exchange of r numbers per row and adapter:
+// Adapters (models/lora.h) are divided like the weights that they adapt, and add one exchange per adapter, of R numbers per row (the matrix
+// a of an adapter has R rows):
 //
 //   y = x w^T + (x a^T) b^T            ->   y_r = x w_r^T + (x a^T) {tensor_ranks} b_r^T           rows of w are divided
 //   y = x w^T + (x a^T) b^T            ->   y = all_reduce(x_r w_r^T) + all_reduce(x_r a_r^T) b^T  columns of w are divided
@@ -22,7 +23,7 @@
 // In the first case the gradient of x a^T, in the second case x a^T itself is a sum over the ranks. The gradients of the undivided matrices
 // (a in the first case, b in the second) therefore have the same bits on every rank, need no sum of their own, and count in the norm like
 // those of other undivided weights. An alternative would be to sum the gradients of a and b once per step, and to let the sum of the layer
-// include the adapter. It would exchange r numbers per column or row of w instead of r per token, but the gradients would differ between
+// include the adapter. This would exchange R numbers per column or row of w instead of R per token, but the gradients would differ between
 // ranks until the update.
 //
 // The all_reduce is the operator g of the paper. The operator f, which sums the gradient of x, is part of the gradient of the product

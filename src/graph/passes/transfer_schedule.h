@@ -96,12 +96,13 @@ std::vector<StateTransfer> transfers_with_disk(std::span<const MovedUpdate> upda
 std::vector<StateTransfer> late_transfers(std::span<const MovedUpdate> updates, bool is_disk);
 
 // Returns the schedule that copies states as early as memory allows. Several copies may run at a time if their states fit into memory. The
-// function simulates the ops and both directions of the link. States are copied into memory from which other states have been copied back
-// to the host; between two adjacent updates a copy waits until such memory is free. The end of a segment (forward pass, backward pass or
-// optimizer) waits for all copies. The copies for an update may therefore start in an earlier segment only if they end within that segment.
-// If room.may_defer, the function tries several numbers of deferred updates and returns the schedule with the shortest step; ops of the
-// forward pass then wait until the bytes of states that are still being copied back are free (TransferSchedule::releases). If no schedule
-// is faster than late_transfers(), the function returns late_transfers(). Requires: updates in the order of their positions.
+// function simulates the ops and both directions of the link. States may be copied into memory from which other states have been copied
+// back to the host; between two updates that directly follow each other, a copy waits until such memory is free. The end of a segment
+// (forward pass, backward pass or optimizer) waits for all copies. The copies for an update may therefore start in an earlier segment only
+// if they end within that segment. If room.may_defer, the function tries several numbers of deferred updates and returns the schedule with
+// the shortest step; ops of the forward pass then wait until the bytes of states that are still being copied back are free
+// (TransferSchedule::releases). If no schedule is faster than late_transfers(), the function returns late_transfers(). Requires: updates in
+// the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
