@@ -27,7 +27,7 @@ struct OptimizerSettings {
   // Returns the attributes of the update op that contain its constants, except the weight decay.
   Attributes (*constants)(const OptimizerConfig&);
 };
-// Returns the settings of the optimizer, as its row in the optimizer table names them (optimizer_options.cc).
+// Returns the settings of the optimizer: the object that its row in base/optimizer_table.inc names. Defined in optimizer_options.cc.
 const OptimizerSettings& optimizer_settings(OptimizerKind kind);
 
 // The functions that build the update ops of one UpdateFrame, a kind of update op. `add` appends the updates of a group of parameters with

@@ -70,8 +70,8 @@ std::span<const ValueId> values_in_use(const Op& op);
 // no previous run, or if their work is done already. Pure functions; thread-safe.
 
 // Returns one entry per op: true for an op that reads deferred values, for an op of the forward pass that gathers weights which every rank
-// stores completely, for a copy of the results of a deferred op to the host or to a disk, and for a copy to the device whose result is read
-// only by ops that read deferred values.
+// stores completely, for a copy of the results of a deferred op to the host or to a disk, and for a copy to the device whose result one of
+// these ops reads.
 std::vector<bool> find_deferred_ops(const Graph& graph);
 
 // Returns the last segment of a run (forward, backward or optimizer) that writes a value which deferred ops read. After this segment, the

@@ -91,7 +91,8 @@ class TensorParallel {
   }
 
   // Divides the columns of a value, and with them the rows of the weight and of the bias of the matrix product that computes it. Between
-  // the product and the value there may only be ops that work on each head separately.
+  // the product and the value there may only be ops that add a bias or the result of an adapter, and ops that work on each head separately
+  // (rope, rms_norm).
   void divide_columns(ValueId id, const std::vector<int64_t>& parts) {
     for (;;) {
       const OpId producer = graph_.value(id).producer;
