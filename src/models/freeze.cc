@@ -83,7 +83,7 @@ void set_rate_factors(std::vector<WeightSpec>& specs, const std::map<std::string
     return fmt::format("--learning_rate_factors {}={}", pattern, factors.at(pattern));
   };
   for (const auto& entry : factors) {
-    // A reference instead of a structured binding, because clang 14 cannot capture a structured binding in a lambda.
+    // This is a reference instead of a structured binding, because clang 14 cannot capture a structured binding in a lambda.
     const std::string& pattern = entry.first;
     require_match(argument(pattern), pattern, names);
     const bool is_trained = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {

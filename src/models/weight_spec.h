@@ -57,8 +57,9 @@ struct WeightSpec {
     for (int64_t size : shape) n *= size;
     return n;
   }
-  // Returns the number of rows of the units in which a fused weight (for example query, key and value in one matrix) is quantized. It is
-  // the greatest common divisor of the numbers of rows of the parts, which differ if there are more heads of queries than of keys.
+  // Returns the number of rows of a unit. A fused weight (for example query, key and value in one matrix) is quantized in units, which are
+  // blocks of rows of equal size, so that each of its `parts` consists of whole units. The number is the greatest common divisor of the
+  // numbers of rows of the parts, which differ if there are more heads of queries than of keys.
   int64_t rows_per_unit() const {
     int64_t rows = 0;
     for (const WeightPart& part : parts) rows = std::gcd(rows, part.num_rows);

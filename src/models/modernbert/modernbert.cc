@@ -5,9 +5,9 @@
 // configuration says so.
 //
 // Heads: linear, activation, norm, dropout, linear. The head for sequences reads the first token or the mean of all tokens
-// (classifier_pooling), the head for tokens every token. The first three modules also belong to the head for masked language modelling, so
-// a checkpoint with that head provides them: linear, activation, norm, and a matrix product with the word table, or with a separate matrix.
-// transformers' sparse_prediction leaves out tokens without a label, which changes no loss.
+// (classifier_pooling), the head for tokens every token. The head for masked language modelling begins with the first three of these
+// modules (linear, activation, norm), so a checkpoint with that head provides their weights. A matrix product with the word table, or with
+// a separate matrix, follows them. transformers' sparse_prediction leaves out tokens without a label, which changes no loss.
 #include "models/modernbert/modernbert_config.h"
 
 #include <array>

@@ -53,8 +53,8 @@ std::optional<int64_t> number_bytes(const PlanRequest& request) {
   return dtype_bytes(dtype);
 }
 
-// Returns true for GPUs whose cache lines of 128 bytes make such alignment worthwhile. NVIDIA's guide to matrix multiplication recommends
-// multiples of 128 bytes for the A100; H100 and H200 were measured.
+// Returns true for GPUs on which matrix products are faster if rows begin at multiples of 128 bytes, the size of a cache line. NVIDIA's
+// guide to matrix multiplication recommends multiples of 128 bytes for the A100; H100 and H200 were measured.
 bool reads_lines(const GpuTarget& gpu) {
   return gpu.sm == 80 || gpu.sm == 90 || (gpu.sm >= 100 && gpu.sm < 110);
 }

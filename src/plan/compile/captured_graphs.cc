@@ -123,10 +123,11 @@ void hold(SegmentGroup& group, int64_t buckets) {
   group.num_buckets -= buckets;
 }
 
-// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than may exist at the same time. It assumes that the
-// graphs with the most nodes exist. Graphs are dropped one by one, so of two buckets (batch sizes) only some graphs may exist: the least
-// recently used bucket has lost its first graphs, and the current one has not captured its last graphs yet. Therefore, all bytes of two
-// buckets are added first, each of which takes up only one graph of the permitted number.
+// Computes an upper bound of the memory of CUDA graphs for a run that has more graphs than may exist at the same time
+// (kMaxCapturedSegments). It assumes that the graphs with the most nodes exist. Graphs are dropped one by one, so of two buckets (batch
+// sizes) only some graphs may exist: the least recently used bucket has lost its first graphs, and the current one has not captured its
+// last graphs yet. Therefore, for each group of several segments, the function first adds the bytes of all graphs of two buckets, but
+// counts each of these buckets as only one of the permitted graphs.
 void hold_at_most(const Programs& programs, std::vector<SegmentGroup>& groups, GpuConstant& held) {
   int64_t room = kMaxCapturedSegments;
   for (SegmentGroup& group : groups) {

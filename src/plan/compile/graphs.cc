@@ -55,8 +55,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
 }
 
 // Returns the matrices of the base model that are quantized. Embedding tables are included, although the quantization pass skips them
-// later. A fused weight (such as query, key and value in one matrix) is quantized in units, which have the same number of rows each, so
-// that each of the checkpoint's modules in it consists of whole units.
+// later. A fused weight (such as query, key and value in one matrix) is quantized in blocks of WeightSpec::rows_per_unit() rows, so that
+// each of the checkpoint's modules in the weight consists of whole blocks.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -296,8 +296,8 @@ std::map<std::string, RankSlices> divided_weights(const ProgramPlan* train) {
   return weights;
 }
 
-// The factor by which updates are larger if weights are gathered in the next forward pass. On an H200, an update of 6.5 million parameters
-// (25 MiB in fp32) takes 21 us, of which about 4 are the start and the end of the kernel.
+// The factor by which an update op may process more elements if the ranks exchange new weights during the next forward pass. On an H200, an
+// update of 6.5 million parameters (25 MiB in fp32) takes 21 us, of which about 4 are the start and the end of the kernel.
 constexpr int64_t kUpdatesAtOnce = 8;
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
@@ -306,7 +306,8 @@ OptimizerConfig optimizer_of(const PlanRequest& request) {
   if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
-    // Only the weights that the forward pass reads first are then sent after their update, so fewer and larger ops do.
+    // If most weights are sent during the next forward pass, only those that it reads first are sent while updates run. Small slices then
+    // gain little, so updates are divided into fewer and larger ops, which start fewer kernels.
     if (gathers_at_use(request)) config.most_elements_at_once *= kUpdatesAtOnce;
   }
   if (request.update.offload_states) config.most_elements_at_once = request.update.elements_at_once;

@@ -51,8 +51,8 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
   return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
 }
 
-// Returns how many operations a kernel executes per operation that the op requires; attention kernels execute more because they work on
-// whole tiles (kGpuAttentionTile).
+// Returns how many operations a kernel executes per operation that the op requires; kernels for causal attention execute more, because they
+// work on whole tiles (kGpuAttentionTile).
 double computed_per_needed(GpuWork work, const OpView& op, const Bucket& bucket) {
   const bool is_attention = work == GpuWork::kAttention || work == GpuWork::kAttentionBackward;
   if (!is_attention || op.attributes().integer_or("causal", 0) == 0) return 1;

@@ -35,15 +35,16 @@ struct RankLink {
   double latency_ms = 0;
   bool is_measured = false;
 };
-// Returns the rate and the latency of exchanges between the ranks along an axis of the mesh. If bench --links has measured all_reduce, they
-// are those of all_reduce; otherwise they are assumed for `collective`. On a CPU the assumed rate is a constant
-// (hardware/cpu_efficiency.h), without a latency. On GPUs the rate is the smaller of two: a share of the nominal rate of the links, and the
-// measured rate of copy engines (hardware/gpu_efficiency.h). The latency is gpu_exchange_latency_ms() if the group has several ranks in a
-// machine.
+// Returns the rate and the latency of exchanges between the ranks along an axis of the mesh. If bench --links has measured all_reduce and
+// the user names no links, they are those of all_reduce; otherwise they are assumed for `collective`. On a CPU the assumed rate is a
+// constant (hardware/cpu_efficiency.h), without a latency. On GPUs the rate is the smaller of two: a share of the nominal rate of the
+// links, and the measured rate of copy engines (hardware/gpu_efficiency.h). The latency is gpu_exchange_latency_ms() if the group has
+// several ranks in a machine.
 //
-// If the user names the links, a group in several machines is limited by the slower one of this rate and the rate of the network: each
-// byte leaves a machine once per ring, through the adapters of all ranks of the group in this machine (LinkSharing::kAdapterPerGpu), or
-// through their share of the one adapter. Each hop between machines adds kNetworkHopMs.
+// If the user names the network and the group is in several machines, the rate is the smaller one of this rate and that of the network.
+// Each byte leaves a machine once per ring, so the rate of the network is that of the adapters of all ranks of the group in this machine
+// (LinkSharing::kAdapterPerGpu), or the share of these ranks in the only adapter of the machine. Each hop between machines adds
+// kNetworkHopMs.
 RankLink rank_link(const PlanRequest& request, MeshAxis axis = MeshAxis::kData,
                    Collective collective = Collective::kAllReduce);
 

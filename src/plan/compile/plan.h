@@ -35,8 +35,8 @@ struct PersistentBuffer {
   Space space = Space::kDevice;
   InputRule input = {};  // how the host fills the buffer, if it is an input
   // `split` is set if the ranks of a tensor-parallel group divide the value into parts. `divided` is set if the data-parallel ranks divide
-  // the value into slices, or, if `split` is set too, the part of it that their tensor-parallel rank has. `type` is the type of the whole
-  // value.
+  // the value into slices. If both are set, the data-parallel ranks that have the same part divide this part into slices. `type` is the
+  // type of the whole value.
   std::optional<RankSlices> divided = {};
   SharedOptional<TensorSplit> split = {};
 

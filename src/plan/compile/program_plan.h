@@ -116,7 +116,7 @@ struct ProgramPlan {
   int64_t slot_bytes = 0;
   int64_t slots_begin = 0;
   // If a stage has several chunks, each chunk has its own slots; the slots of the first chunk come first. num_slots is then the largest
-  // number of slots of a chunk, and slot_bytes the sum of the bytes of one slot of each.
+  // number of slots of a chunk, and slot_bytes the sum, over the chunks, of the bytes of one slot.
   std::vector<ChunkSlots> chunk_slots = {};
   // Returns the number of the slot (memory of one micro-batch) that a micro-batch of a step uses in a chunk of layers.
   int64_t slot_of(int64_t micro_batch, int64_t chunk) const {

@@ -114,8 +114,8 @@ TEST(RankExchange, NamedLinksReplaceMeasuredOnes) {
   request.named_links = {.between = "eth10"};
   request.num_machines = 2;
   EXPECT_FALSE(rank_link(request).is_measured);
-  // Processes on CPUs of one machine are assumed to exchange 1 GB/s. Over the network, 73 % of the adapter's 1.25 GB/s are less, so the
-  // adapter limits the rate.
+  // Processes on CPUs of one machine are assumed to exchange 1 GB/s. The network is assumed to reach 73 % (kGpuShareOfPeerLink) of the
+  // adapter's 1.25 GB/s, which is less, so the adapter limits the rate.
   EXPECT_EQ(rank_link(request).gb_per_s, kGpuShareOfPeerLink * 1.25);
 }
 

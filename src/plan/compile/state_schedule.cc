@@ -98,8 +98,9 @@ class StateSchedules::Positions {
             .bytes = bytes(k),
             .uses_disk = program_.on_disk_};
   }
-  // Converts the end of a copy, which is the position before which it must have ended, to the program with copies of states. If the op at
-  // this position is the first of the forward, backward or optimizer segment, a copy that is inserted before that op may precede the end.
+  // Converts the end of a copy (the position before which the copy must have ended) from the program without copies of states to the
+  // program with them. The copy must still have ended before the same op. If this op is the first one of a segment (forward, backward or
+  // optimizer), the copy must have ended before the copies of states that are inserted in front of the op.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -119,8 +120,8 @@ class StateSchedules::Positions {
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // If copies of states to the host are deferred to the next run, its forward pass makes them in reverse order, and makes no other
-    // copies.
+    // If copies of states to the host are deferred to the next run, its forward pass makes only these copies, and begins with the states of
+    // the last update.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -131,8 +132,8 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // The copies to the device for update k start only after certain copies to the host have ended. Sets the ends of these copies to the
-  // host.
+  // The copies to the device for update k start only after the states of the first updates of the same segment are back on the host; the
+  // schedule states the number of these updates (ended_in_segment()). Sets the ends of their copies to the host.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];

@@ -292,8 +292,8 @@ RankLinks named_links_of(const RunFacts& facts, const RankOptions& ranks, int64_
 
 // Returns the ZeRO stage if --zero_stage is not given. Where GPUs map each other's memory, stage 1 sends as many bytes as stage 0, divides
 // the time of the update among the ranks, and sends new weights while the next forward pass runs. With accumulation, where neither stage
-// sends data during the backward pass, it sends weights during the update (an estimate; it was not measured). The other cases have not
-// been measured, or stage 1 is not possible. Adapters are so small that their update takes no time.
+// sends data during the backward pass, stage 1 sends weights during the update (an estimate; it was not measured). In all other cases the
+// stage is 0, because stage 1 is not possible or was not measured. Adapters are so small that their update takes no time.
 ZeroStage default_zero_stage(const PlanRequest& request) {
   const RankOptions& ranks = request.ranks;
   const bool is_faster = request.device.is_gpu() && ranks.maps_peers && ranks.data_size() > 1 &&

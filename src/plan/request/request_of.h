@@ -102,16 +102,17 @@ std::optional<int64_t> memory_limit_of(const Arguments& arguments, const DeviceO
 RunSpec with_train_batch(RunSpec run, int64_t sequences, int64_t accumulation_steps);
 RunSpec with_evaluate_batch(RunSpec run, int64_t sequences);
 RunSpec with_longest(RunSpec run, int64_t longest);
-// Returns the run with another number of beams, or of texts per prompt. Requires: it generates texts.
+// Returns the sizes of text generation for another number of sequences (beams or sampled texts) per prompt. Requires: the facts are those
+// of a run that generates texts.
 GenerationSizes generation_with_sequences(const RunFacts& facts, int64_t sequences_per_prompt);
 // Returns the run with other sizes of text generation, such as the number of texts that are generated together.
 RunSpec with_generation(RunSpec run, const GenerationSizes& sizes);
 // Returns the run with another recomputation policy, which replaces whatever its arguments choose.
 RunSpec with_recompute(RunSpec run, RecomputePolicy policy);
 
-// Throws the errors of request_of() that depend on the device, before data is read, and checks --train_batch_size, for which the number
-// of ranks must be known. `trains` as in RunFacts::train. Does not check runs with 16-bit evaluation, for which `trains` may still
-// change. Errors: kUsage.
+// Throws the errors of request_of() that depend on the device, before data is read, and checks --train_batch_size, for which the number of
+// ranks must be known. `trains` has the same meaning as RunFacts::train. Does not check runs with 16-bit evaluation, for which `trains` may
+// still change. Errors: kUsage.
 void check_device_arguments(const Arguments& arguments, const DeviceOptions& device, bool trains);
 
 // Returns the names that tables and messages use for the memory limit and for the length of sequences, which depend on the arguments, the

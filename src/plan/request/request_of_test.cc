@@ -139,7 +139,8 @@ TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
   EXPECT_EQ(ranks(1).zero_stage, ZeroStage::kNone);
 }
 
-// Where GPUs map each other's memory, ranks divide optimizer states unless a setting excludes it or has not been measured.
+// Where GPUs map each other's memory, ranks divide optimizer states by default, except in runs with a setting that excludes this, or with
+// which its speed has not been measured.
 TEST(RequestOf, DividesOptimizerStatesWhereThisIsFaster) {
   const auto stage = [](const RunFacts& facts, const std::function<void(Arguments&)>& change) {
     Arguments arguments;
@@ -282,7 +283,7 @@ TEST(RequestOf, DividesLayersAmongRanks) {
   Arguments adapter = arguments(2, 2);
   adapter.lora_r = 4;
   EXPECT_EQ(refusal(adapter, facts), "");
-  // Each process needs whole blocks of 64 numbers of weights in 4 bits; weights in 8 bits have a scale per row.
+  // Weights in 4 bits have a scale per block of 64 numbers, so each process needs whole blocks. Weights in 8 bits have a scale per row.
   RunFacts narrow = facts;
   narrow.model.intermediate_size = 3008;
   Arguments quantized = adapter;
@@ -489,7 +490,8 @@ TEST(RequestOf, OffloadingNeedsAGpu) {
 TEST(RequestOf, StatesOnADiskNeedStatesAndBuffers) {
   const Arguments disk = with([](Arguments& a) { a.offload_optimizer = "nvme:/nvme"; });
   RequestRemarks remarks;
-  // Transfers to a disk need nine buffers of half a mebibyte, pinned on a GPU: one for each of eight threads, and one for checkpoints.
+  // Transfers to a disk need nine buffers of half a mebibyte in host memory: one for each of eight threads, and one for checkpoints. If the
+  // device is a GPU, they are pinned.
   RequestRemarks of_others;
   for (const RunFacts& facts : {cpu_facts(), gpu_facts("h200")}) {
     const PlanRequest on_disk = request_of(disk, facts, remarks);

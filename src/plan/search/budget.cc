@@ -139,8 +139,8 @@ class BudgetSearch {
   }
 
   // Looks for the fastest set of recomputed values that fits into the budget: the solver finds it for a limit of live bytes, a plan is made
-  // with it, and the limit is corrected by the difference between the bytes of the plan and the budget. The limit of a plan that is too
-  // large bounds the following limits.
+  // with it, and the limit is corrected by the difference between the bytes of the plan and the budget. If a plan exceeds the budget, all
+  // later limits are smaller than the limit of that plan.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
@@ -157,7 +157,7 @@ class BudgetSearch {
       if (left >= 0 && static_cast<double>(left) < kNearEnough * static_cast<double>(result_.budget_bytes))
         return;
       // The next limit is the peak that the solver estimates for this solution, plus the bytes of the budget that the plan of the solution
-      // leaves.
+      // leaves unused.
       const int64_t next = std::max(solution->peak_bytes + left, left < 0 ? int64_t{0} : limit + left / 2);
       limit = too_much ? std::min(next, (*too_much + (left < 0 ? next : limit)) / 2) : next;
     }
@@ -189,9 +189,9 @@ class BudgetSearch {
     }
   }
 
-  // Returns the solution with the smallest limit of live bytes that can be met by recomputing for at most the time `again_ms`, and the
-  // fastest one for this limit. Limits below the live bytes with full recomputation are not tried, because the peak is then at an op whose
-  // memory recomputation does not change.
+  // Finds the smallest limit of live bytes that can be met by recomputing for at most the time `again_ms`, and returns the fastest solution
+  // for this limit. Limits below the live bytes with full recomputation are not tried, because the peak is then at an op whose memory
+  // recomputation does not change.
   std::optional<RecomputeSolution> smallest_solution(double again_ms) const {
     std::optional<RecomputeSolution> best;
     const auto try_limit = [&](int64_t limit) {

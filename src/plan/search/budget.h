@@ -40,7 +40,7 @@ BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes,
                               const PlanLabels& labels = {});
 
 // --recompute selective may make a step longer than RecomputePolicy::kCheap does, by this share of the estimated step time. The documents
-// promise 4 %, so that the estimate may be wrong by a quarter.
+// promise at most 4 %, which remains true if the estimated time of recomputation is too short by up to a quarter.
 inline constexpr double kSelectiveShareOfStep = 0.03;
 
 // Chooses the values to recompute with which the plan needs the fewest bytes, while the estimated step is at most (1 +

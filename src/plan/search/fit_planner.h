@@ -22,8 +22,8 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. They are only bounds if a separate search chooses the recomputed values of
-// each plan.
+// The memory and the time that a plan for a batch shape needs. If a separate search chooses the recomputed values of each plan, all of
+// these values are only bounds.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound of the bytes that the plan needs
   int64_t least_bytes = 0;  // estimate of the fewest bytes possible, which full recomputation needs
@@ -38,7 +38,7 @@ class FitPlanner {
  public:
   // Requires: the set of methods belongs to the method space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
-  // Plans the run without additional methods. Requires: the shared graphs outlive the planner.
+  // Plans the run as its arguments state it, without adding training methods. Requires: the shared graphs outlive the planner.
   FitPlanner(RunSpec run, SharedGraphs& shared);
 
   // Returns true if the arguments of a run can express this batch shape.

@@ -157,8 +157,8 @@ TEST(ShareBegunGraphs, IsTrueOfTheSameGraphs) {
       << "the same without the request that does not evaluate";
 }
 
-// A plan from shared graphs must equal the plan that is built for the request alone, whether announce() was called for the request or
-// not.
+// A plan from shared graphs must equal the plan that is built for the request alone, whether SharedGraphs::announce() was called for the
+// request or not.
 TEST(SharedGraphs, ChangeNoPlan) {
   const std::vector<PlanRequest> requests = different_requests();
   for (const bool is_announced : {false, true}) {
@@ -435,7 +435,8 @@ TEST(OrderTies, PutsTheRowOfATieFirstThatChangesTheRunLeast) {
             "a 1, b 1, c 2, d 2");
 }
 
-// The rows are such that each row of a tie may be the first one. The choice must not depend on the number of answers that are requested.
+// Any answer of a tie may become the first one, because order_ties() sorts a tie by how much the answers change the run. Which answer is
+// first must not depend on the number of answers that are requested.
 TEST(SearchFit, TheFirstAnswerIsTheSameForAnyNumberOfThem) {
   FitQuestion question{.effective_batch = 4, .longest = 32, .most_tokens = 64, .largest_batch = 8};
   const int64_t own = bytes_of(small_request_on_gpu(), 4, 1, 32);

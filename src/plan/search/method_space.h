@@ -40,11 +40,12 @@ bool has_many_logits(const PlanRequest& request, int64_t sequences);
 class MethodSpace {
  public:
   // `most_sequences` is the largest micro-batch. Leaves out sets that cannot change a plan: chunked logits if there are few logits, and
-  // 16-bit gradients without accumulation. If only a part of the model is trained, there are few gradients and states, so this is
-  // combined only with the optimizer that the user chose.
+  // 16-bit gradients without accumulation. If only a part of the model is trained, there are few gradients and states, so methods that
+  // train only a part are combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // Returns the sets of methods that never make a step slower. The first one is empty, for the run without additional methods.
+  // Returns the sets of methods that never make a step slower. The first one is the empty set: it stands for the run as its arguments state
+  // it.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
   // whole layers and does not depend on a budget.
@@ -58,7 +59,7 @@ class MethodSpace {
   // Returns the methods that occur in any of the sets, in the order of the table of methods.
   std::vector<const Method*> methods() const;
 
-  // Return the run without additional methods and without accumulation, and its plan request.
+  // Return the run as its arguments state it, but without accumulation, and its plan request.
   const RunSpec& run() const { return run_; }
   const PlanRequest& own_request() const { return own_; }
   // Returns the run with the methods of the set. Requires: the set belongs to this space.
@@ -76,13 +77,13 @@ class MethodSpace {
     int64_t frozen = 0;
   };
 
-  // Returns true if the arguments of the set are accepted and its last method changes the plan request; `without` is the request without
-  // it.
+  // Returns true if the effect of the set on training is permitted, its arguments are accepted, and the method that was added last changes
+  // the plan request; `without` is the plan request of the set without this method.
   bool can_be_asked(const MethodSet& set, const PlanRequest& without) const;
   const Elements& elements_of(const MethodSet& set) const;
 
   RunSpec run_;
-  PlanRequest own_;  // plan request of the run without additional methods
+  PlanRequest own_;  // plan request of run_, to which no methods are added
   MethodScope scope_;
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;

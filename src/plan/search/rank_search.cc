@@ -83,7 +83,7 @@ std::vector<std::string> arguments_of(const RankDivision& division, const Recomp
     words.insert(words.end(), {"--cp_size", std::to_string(division.context_size)});
   if (division.pipeline_size > 1)
     words.insert(words.end(), {"--pp_size", std::to_string(division.pipeline_size)});
-  // Without --zero_stage, the ranks divide nothing in runs that divide the model or its activations in one of the ways above.
+  // If a run has one of the arguments above (--tp_size, --cp_size, --pp_size), ZeRO stage 0 is the default value, so it is left out.
   if (division.zero_stage != ZeroStage::kNone || words.empty())
     words.insert(words.end(), {"--zero_stage", std::to_string(static_cast<int>(division.zero_stage))});
   if (policy != nullptr)

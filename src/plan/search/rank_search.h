@@ -66,7 +66,8 @@ struct RankSearch {
       // fits.
       0;
   int64_t num_plans = 0;
-  // In the result for one division: true if, because of its activations, some split of the batch needs more recomputation in order to fit.
+  // In the result for one division: true if some split of the batch does not fit with the policy that recomputes least, although a lower
+  // bound of its memory without activations is within the limit.
   bool activations_exceed_memory = false;
   // The fewest bytes among the planned combinations, or the smallest bound if none was planned.
   int64_t smallest_bytes = 0;
