@@ -63,7 +63,8 @@ inline constexpr double kGpuAttentionTile = 128;
 // instead of 0.387 ms in the backward pass (bench/results/h200-2026-11-22.md). The time for the random numbers was not measured in other
 // precisions, where it is ignored. A query also costs the time of about 1.4 tiles of keys, whatever the number of its keys, which follows
 // from one causal sequence of 16384 tokens of Llama 3.2 1B (bench/results/h200-2026-11-28.md): 2.63 ms in the forward pass of a layer and
-// 7.62 ms in its backward pass. For less than 512 keys this constant time is not counted, because the minimum time of an op stands for it.
+// 7.62 ms in its backward pass. For less than 512 keys the rate for 512 keys is assumed, because the minimum time of an op stands for this
+// constant time.
 constexpr double gpu_attention_gain(GpuWork work, GpuPrecision precision, bool has_dropout,
                                     double keys_per_query) {
   constexpr double kTilesMeasured = 4, kTilesPerQuery = 1.4;

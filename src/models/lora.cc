@@ -295,9 +295,11 @@ class AddLora {
     const std::vector<Op> old_ops = graph_.ops();
     const std::vector<const Op*> bias_of = find_biases(old_ops);
     graph_.replace_ops({});
-    // For each value to which the result of an adapter is added: the sum, which later ops read instead of the value. Otherwise kNoValue.
+    // Contains, for each value to which the result of an adapter is added, the sum, which later ops read instead of the value; kNoValue for
+    // all other values.
     std::vector<ValueId> replacement(graph_.values().size(), kNoValue);
-    // For each value after whose op an adapter is to be inserted: the weight and the input of the matrix product that gets the adapter.
+    // Contains, for each value after whose op an adapter is to be inserted, the weight and the input of the matrix product that gets the
+    // adapter.
     struct Pending {
       ValueId weight;
       ValueId x;

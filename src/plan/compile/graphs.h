@@ -43,8 +43,8 @@ PlanGraphs build_graphs(const PlanRequest& request);
 // build_plan().
 PlanGraphs begin_graphs(const PlanRequest& request);
 // The steps of begin_graphs() as separate functions, for callers that share the result of a single step. Errors: as build_plan().
-// Requires: the request trains; for build_evaluation() it evaluates, `weights` are those of PlanGraphs, and `train` is the training
-// program of the request, if it has one.
+// begin_gradients() and begin_training() require that the request trains. build_evaluation() requires that the request evaluates, that
+// `weights` are PlanGraphs::weights, and that `train` is the training program of the request, or null if it does not train.
 GradientGraph begin_gradients(const PlanRequest& request);
 ProgramPlan begin_training(const PlanRequest& request, GradientGraph gradients);
 ProgramPlan build_evaluation(const PlanRequest& request, const std::vector<WeightSpec>& weights,

@@ -263,7 +263,7 @@ double rank_exchange_ms(const PlanRequest& request, Collective collective, doubl
 
 double disk_ms(const PlanRequest& request, Queue queue, double bytes, LinkUse use) {
   const double alone = queue == Queue::kToHost ? request.disk.write_gb_per_s : request.disk.read_gb_per_s;
-  // If the disk reads and writes at the same time, each direction gets half of the rate that the disk has in this case.
+  // If the disk reads and writes at the same time, each direction gets half of both_gb_per_s, which is the sum of both rates.
   return bytes / (1e6 * (use == LinkUse::kBothWays ? request.disk.both_gb_per_s / 2 : alone));
 }
 

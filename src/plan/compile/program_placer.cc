@@ -161,9 +161,9 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
 }
 
 // Places the values that each micro-batch saves for its backward pass in a slot (a part of the arena), because several micro-batches are
-// live at the same time. Any slot may be the current one, so other values cannot use free bytes within a slot. The lower bound of the bytes
-// holds for all layouts: while one micro-batch runs, the saved values of the others exist. With several chunks of layers, it holds only for
-// layouts with these slots.
+// live at the same time. Any slot may belong to the micro-batch that runs, so other values cannot use free bytes within a slot. The lower
+// bound of the bytes holds for all layouts: while one micro-batch runs, the saved values of the other micro-batches exist. With several
+// chunks of layers, the lower bound holds only for layouts with these slots.
 void ProgramPlacer::lay_out_slots(ProgramPlan& program, const PlanRequest& request) {
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
   std::vector<TransientBuffer> together = program.buffers;

@@ -66,9 +66,9 @@ struct UpdateOrder {
 // Decides where updates run, in their own segment or in the next step's forward pass, and how early their states may be transferred to the
 // device. The returned headroom consists of the live bytes and the time of each op of `graph`, which is the program before the passes
 // updates_at_use and offload_states, and of the largest number of bytes that may be live. That limit is the peak of the plan in which
-// states are transferred as late as possible, plus a twentieth, minus the bytes that the layout cannot use. The function considers both
-// decisions and returns the one with the shorter estimated step. Returns nothing if no update transfers states. Cost: several layouts of
-// the program.
+// states are transferred as late as possible, plus a twentieth (or OffloadOptions::extra_state_bytes, if that is more), minus the bytes
+// that the layout cannot use. The function considers both decisions and returns the one with the shorter estimated step. Returns nothing if
+// no update transfers states. Cost: several layouts of the program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
 // Computes how much device memory a training step leaves unused (the headroom), in which activations can stay that --offload_activations

@@ -115,7 +115,7 @@ class Offers {
   }
 
   // Tries schedules in which the updates of a step run in the forward pass of the next step, just before their weights are read. Returns
-  // the first schedule that fits into the memory limit and is faster than `most_ms`, or an empty candidate.
+  // the first schedule whose layout fits into most_bytes() and whose step is faster than `most_ms`, or an empty candidate.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};
@@ -167,7 +167,7 @@ bool is_faster(const Offer& a, const Offer& b) {
   return a.ms < b.ms;
 }
 
-// Returns the fastest schedule in which updates stay in the optimizer segment.
+// Returns the fastest schedule in which updates stay in their segment of the step, instead of running in the forward pass of the next step.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
   // may_defer() returns false in three cases, in which updates cannot be deferred to the next run: activations are offloaded and use the

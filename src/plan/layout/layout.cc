@@ -165,7 +165,7 @@ class OffsetSearch {
     return order;
   }
 
-  // Returns true if the best result so far is close enough to the lower bound to stop the search.
+  // Keeps the placement if it is the best result so far. Returns true if the best result is small enough to stop the search.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
     return best_.bytes <= good_enough();

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kSetsAtOnce = 8;
 // A method is worth adding to a set only if it reduces the step time to this fraction or less.
 constexpr double kWorthHaving = 0.995;
-// A larger set of methods is planned only if a lower bound of its step time is at most this fraction of that of the smaller set.
+// A larger set of methods is planned only if a lower bound of its step time is less than this fraction of the step time of the smaller set.
 constexpr double kWorthLooking = 0.99;
 // Limits for sets in which a search chooses individual values to recompute, which takes a tenth of a second each time: the number of these
 // searches per set of methods, and the number of sets in which a recomputation budget replaces checkpointing.

@@ -59,11 +59,11 @@ struct FitRefusal {
 
 struct FitSearch {
   // The runs that fit, in the order of order_ties(). If an answer has all methods of another one and more, it is faster than the other one
-  // by at least half a percent. So a set contains a method only if it is faster with it, or does not fit without it.
+  // by at least half a percent. So a set contains a method only if the run is faster with this method, or does not fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
   int64_t own_bytes =
-      0;  // bytes of the run without additional methods, for the split of the batch that needs the least
+      0;  // bytes of the run as its arguments state it, for the split of the batch that needs the least
   int64_t num_sets =
       // Number of sets of methods that were planned. The others were excluded by a bound of their time or bytes.
       0;
