@@ -99,8 +99,9 @@ class Search {
     add(change);
   }
 
-  // Tries the recomputation policy that fits and recomputes least; if none fits, the one that recomputes most. If a policy fits, also tries
-  // recomputing individual values that a search chooses such that the plan just fits, and reports this too if it is faster than the policy.
+  // Tries the recomputation policy that fits and recomputes least; if none fits, the one that needs the least memory. If a policy fits,
+  // also tries recomputing individual values that a search chooses such that the plan just fits, and reports this too if it is faster than
+  // the policy.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
