@@ -306,8 +306,8 @@ OptimizerConfig optimizer_of(const PlanRequest& request) {
   if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
-    // If most weights are sent during the next forward pass, only those that it reads first are sent while updates run. Small slices then
-    // gain little, so updates are divided into fewer and larger ops, which start fewer kernels.
+    // If weights of blocks are sent during the next forward pass, only vectors and the weights that it reads before its first block are
+    // sent while updates run. Small slices then gain little, so updates are divided into fewer and larger ops, which start fewer kernels.
     if (gathers_at_use(request)) config.most_elements_at_once *= kUpdatesAtOnce;
   }
   if (request.update.offload_states) config.most_elements_at_once = request.update.elements_at_once;
