@@ -1,5 +1,5 @@
-// The columns of a matrix with one row per token, from which the loss is computed if the ranks of a tensor-parallel group divide the
-// classes among them. Each rank fills the columns for its own classes and writes zeros to those of the other ranks. The sum of the
+// The columns of a matrix that has one row per token. The loss is computed from this matrix if the ranks of a tensor-parallel group divide
+// the classes among them. Each rank fills the columns for its own classes and writes zeros to those of the other ranks. The sum of the
 // matrices over the ranks therefore contains the columns of all ranks (kernels/loss/class_sums.h). Thread-safe: values only.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// Selects the ends of the second word at which additional characters are not counted as edits.
+// States which ends of the second word are free, which means that additional characters at this end are not counted as edits.
 struct FreeEnds {
   bool begin = false;
   bool end = false;

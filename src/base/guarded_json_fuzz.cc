@@ -29,7 +29,8 @@ void check_text(std::string_view text, const JsonRules& rules) {
   if (fault) {
     PLIMSOLL_CHECK(fault->offset <= text.size() && !fault->reason.empty() && fault->reason.size() < 600);
     PLIMSOLL_CHECK(std::ranges::none_of(fault->reason, [](char c) { return c >= 0 && c < ' '; }));
-    // The JSON library accepts text that only breaks the rules, and text with a NUL byte, which it takes for the end of the text.
+    // If the fault is that the text is not JSON, the JSON library must refuse the text, too. It need not refuse a text with a NUL byte,
+    // which it takes for the end of the text, or with a byte order mark, which it skips.
     const bool is_json = Json::accept(text);
     PLIMSOLL_CHECK(fault->kind != JsonFaultKind::kText || !is_json ||
                    text.find('\0') != std::string_view::npos || text.starts_with("\xef\xbb\xbf"));

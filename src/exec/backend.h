@@ -40,7 +40,7 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// States whether the previous run left work for this one, such as updates of weights, which its deferred ops (OpPlan::is_deferred) must do.
+// States whether the previous run left work, such as updates of weights, that the deferred ops (OpPlan::is_deferred) of this run must do.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs, which the host writes at different times. kBatch: a batch and the state of the random numbers,
@@ -57,7 +57,8 @@ struct DiskFile {
 };
 
 // Creates the file in which the plan keeps values on a disk, and the threads that read and write it. Returns null if the plan keeps no
-// values on a disk. `make_memory` creates buffers for at most `most` transfers per forward pass, backward pass or update. Errors: kDevice.
+// values on a disk. `make_memory` creates the buffers of the threads; its argument `most` is the largest number of transfers in one forward
+// pass, backward pass or update. Errors: kDevice.
 std::unique_ptr<DiskTransfers> make_disk_transfers(
     const Plan& plan, const DiskFile& disk,
     const std::function<std::unique_ptr<TransferMemory>(size_t most)>& make_memory);

@@ -248,8 +248,9 @@ void DiskTransfers::read(std::span<std::byte> destination, int64_t offset) {
 
 void DiskTransfers::write(std::span<const std::byte> bytes, int64_t offset) {
   std::vector<Piece> pieces;
-  // The const_cast is safe, because the bytes are only read. The last block may contain other values after
-  // these bytes. `value_end` is therefore set beyond this block, so that the rest of the block is kept.
+  // The const_cast is safe, because the bytes are only read. The last block may contain other values after these bytes. A transfer
+  // overwrites the rest of a block with zeros if the value ends in this block. `value_end` is therefore set beyond the last block, so that
+  // the rest of this block is kept.
   const DiskTransfer::Part part{.memory = const_cast<std::byte*>(bytes.data()),
                                 .offset = offset,
                                 .bytes = std::ssize(bytes),

@@ -145,7 +145,8 @@ const PersistentBuffer* Executor::input_with(InputSource source) const {
 void Executor::fill_input(const PersistentBuffer& input, const TensorBatch& batch, const Bucket& bucket) {
   const View to = input_view(input);
   const int64_t parts = input.type.shape.row_ranks();
-  // `room` is the number of values of the input on all ranks that divide its rows; this rank has `count` of them, beginning with `first`.
+  // `room` is the number of values that fit into the input. If several ranks divide the rows of the input, `room` counts the values of all
+  // these ranks; this rank stores `count` of them, beginning with value number `first`.
   const int64_t room = parts * input.type.shape.elements(bucket);
   const int64_t count = room / parts;
   const int64_t first = parts > 1 ? count * connections_.of(MeshAxis::kTensor).ranks->rank() : 0;

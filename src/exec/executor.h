@@ -59,7 +59,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Returns true if enqueued work may run while the host reads outputs that it fetched earlier. During profiling the host waits for each
-  // op. If it enqueued the next step before it read the results of a step, the time of the next step would count for the step.
+  // op. If it enqueued the next step before it read the results of the current one, the time of the next step would be added to the time of
+  // the current step.
   bool runs_ahead() const { return runs_ahead_ && !profiling_; }
 
   // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan before it stages the first batch,
@@ -127,8 +128,8 @@ class Executor {
   }
   // Returns the results of the last step from the last fetch(). Requires: that fetch() was called after the update (optimizer segment).
   StepOutputs fetched_step();
-  // Returns true if no other program has run, and no caller has written weights or states, since
-  // training last ran. The results of that step are then still in memory.
+  // Returns true if no other program has run, and no caller has written weights or states, since the last training step. The results of
+  // that step are then still in memory.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() { return tensor("loss").load(0); }

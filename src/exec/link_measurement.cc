@@ -106,7 +106,8 @@ class LinkBench {
       const LinkPoint point = summarize_times(count * kFloatBytes, times);
       const double left_ms = 1e3 * limits_.seconds_per_size - elapsed_of_first_rank(start);
       if (left_ms <= 0 || point.num_runs >= kMostRuns || is_spread_known(point)) return point;
-      // All ranks must compute the same number of further runs, and they do, because they have all received the same times.
+      // All ranks must compute the same number of further runs. They do, because add_times() gives all of them the same times, and left_ms
+      // is computed from the clock of the first rank.
       const auto affordable = static_cast<int64_t>(left_ms / point.median_ms);
       if (affordable < 1) return point;
       next = std::min({affordable, point.num_runs, kMostRuns - point.num_runs});

@@ -179,7 +179,8 @@ Executor::OwnBytes Executor::share_of_stage(const std::string& name) const {
 }
 
 Executor::OwnBytes Executor::own_bytes_in_stage(const std::string& name, const SplitWeight& halves) const {
-  // If the data-parallel ranks divide the lower half, a rank can only provide the elements of its slice. The upper half is whole.
+  // If the data-parallel ranks divide the lower 16-bit half of the weight, a rank can only provide the elements of its slice, although it
+  // has the whole upper half.
   const PersistentBuffer& low = plan_.buffer(halves.remainder);
   if (!low.divided || low.split) return share_of_stage(name);
   const OwnBytes own = own_bytes(halves.remainder);

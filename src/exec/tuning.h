@@ -27,7 +27,7 @@ struct TuningLimits {
   double near = 1.25;
   // Number of rounds in which only the fastest candidate and the library's first choice are measured again, in alternation. The candidate
   // is chosen if both the rounds and this comparison show that it saves at least `least_gain`: medians of a few runs vary by about 1 % on
-  // an H200, so that one of eight equal candidates looks fastest.
+  // an H200, so that one of eight equally fast candidates looks faster than the others by chance.
   int duel_rounds = 5;
   double least_gain = 0.02;
   double warm_up_seconds =

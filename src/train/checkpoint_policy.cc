@@ -48,9 +48,9 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
-// With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run contains them only if
-// training could continue with the same learning rate schedule. A learning rate that has decayed to its end would need a new schedule, so
-// the states are then not saved.
+// With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run therefore omits them if they
+// would hardly be of use: if the learning rate has decayed to its end, so that further training needs a new schedule. They are kept if
+// --save_only_model False is given explicitly.
 bool CheckpointPolicy::keeps_optimizer_states() const {
   const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
   return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);

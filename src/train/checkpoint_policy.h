@@ -92,7 +92,7 @@ RunState planned_state(const RunSetup& setup);
 
 // Returns the metric that decides which model is best, under its name in the log.
 std::string best_metric_name(const Arguments& arguments);
-// Returns the error message for an evaluation that does not have this metric.
+// Returns the error message for an evaluation whose metrics do not contain best_metric_name().
 std::string missing_metric_text(const Arguments& arguments, const MetricMap& metrics);
 
 }  // namespace plimsoll

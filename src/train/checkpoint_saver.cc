@@ -213,7 +213,7 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // In the last step the message is complete: it states that the checkpoint was not saved, unless the error comes from
+    // An error of the last step is thrown unchanged: its message already states that the checkpoint was not saved, or it comes from
     // CheckpointOrder::after, which is called when the checkpoint is complete.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {

@@ -53,11 +53,11 @@ class CheckpointSaver {
   // Saves a checkpoint and returns its path. Errors: FileError on every rank, naming the rank, the file and the cause. After an error the
   // written files are removed, and earlier checkpoints are unchanged. Requires: !is_saving().
   std::string save(CheckpointOrder order);
-  // Copies the tensors into the session's buffer and starts to save them in the background. Requires: saves_in_background(),
-  // !is_saving(); `order` contains no function that reads the state of the run, except `fill` of tensors.
+  // Copies the tensors into the session's buffer and starts to save them in the background. Requires: saves_in_background(), !is_saving();
+  // `order` contains no function that reads the state of the run, except the functions TensorSource::fill of its tensors.
   void start(CheckpointOrder order);
 
-  // Returns true from start() until a function returns the path or throws an error. The result is the same on all ranks.
+  // Returns true from start() until advance() or finish() returns the path or throws an error. The result is the same on all ranks.
   bool is_saving() const { return job_ != nullptr; }
   // Returns true if this rank has completed the current step of the background save.
   bool is_ready() const;

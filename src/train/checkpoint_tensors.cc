@@ -119,7 +119,8 @@ TensorSource source_of(Executor& executor, const std::string& buffer, int64_t of
   } else {
     source.data = static_cast<const std::byte*>(executor.tensor(buffer).data) + offset;
   }
-  // If the ranks of a tensor-parallel group divide a weight, the part of a rank is not contiguous in the file.
+  // If the ranks of a tensor-parallel group divide a weight, the part of a rank is not contiguous in the file. The ranks then exchange the
+  // values while they save the tensor.
   source.is_exchanged = divided && !has_slices(executor.plan(), buffer);
   if (divided && !source.is_exchanged) {
     const Executor::OwnBytes own = executor.own_bytes(buffer);

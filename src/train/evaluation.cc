@@ -184,8 +184,8 @@ class Evaluation {
         all_logits_(all_logits),
         layout_(layout_of(plan.programs.at(kEvaluateProgram))) {}
 
-  // Evaluates all batches. On a GPU, the next batch is loaded and enqueued while the previous one is computed, whose outputs are read
-  // afterwards.
+  // Evaluates all batches. On a GPU, the next batch is loaded and enqueued while the device computes the previous one. The outputs of the
+  // previous batch are read afterwards.
   void run() {
     const size_t num_batches = executor_.runs_ahead() ? 2 : 1;
     std::vector<MicroBatch> batches = make_batches(num_batches);
@@ -228,7 +228,8 @@ class Evaluation {
       size_t count = 0;
       while (count < round.size() && loader_.next(round[count])) ++count;
       if (count == 0) break;
-      // At the end some ranks may have no batch left. They repeat their last batch, and its outputs are ignored.
+      // In the last round there may be fewer batches than ranks. A rank without a batch repeats the last batch of the round, which belongs
+      // to another rank, and the outputs that it computes are ignored.
       const MicroBatch& own = round[std::min(static_cast<size_t>(communicator.rank()), count - 1)];
       start_(own);
       if (has_outputs) {
@@ -311,8 +312,8 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   Evaluation evaluation(plan_, *executor_, loader, sums, start, progress, all_logits);
   if (communicator_ != nullptr) {
     Communicator& data_ranks = *options_.connections.of(MeshAxis::kData).ranks;
-    // In a pipeline only the last stage computes outputs. Rank 0, which writes predictions, is in the first stage. Therefore, if the
-    // logits are kept, the outputs of every batch are sent to the other stages while they are computed. The metrics are sent once, at the
+    // In a pipeline only the last stage computes outputs. Rank 0, which writes predictions, is in the first stage. Therefore, if the logits
+    // are kept, the last stage sends the outputs of each batch to the other stages during the evaluation. The metrics are sent once, at the
     // end.
     const bool shares_outputs = plan_.is_pipelined() && all_logits != nullptr;
     if (shares_outputs || has_loss()) {

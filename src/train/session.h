@@ -68,8 +68,8 @@ class Session {
   // Starts to load batches of the training data from a position on, to the end of epoch `num_epochs` - 1 (-1: without end). Worker
   // threads load batches in advance. Batches must not be larger than those of the epochs for which the plan was made.
   void start_batches(DataPosition position, int64_t num_epochs = -1);
-  // Loads the next micro-batch. Returns false after the last one. Requires: start_batches(). Cost: with worker threads, it may have to
-  // wait for one.
+  // Loads the next micro-batch. Returns false after the last one. Requires: start_batches(). Cost: it loads the batch or, with worker
+  // threads, may have to wait until one of them has loaded it.
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;
 
@@ -165,8 +165,8 @@ class Session {
   // Returns the metrics with names that lack the prefix of a split, such as "loss" instead of "eval_loss".
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
-  // Runs those segments of the schedule (forward, backward, update) whose `repeat` has this value, in order, on
-  // the batch in the input buffers.
+  // Runs the entries of the schedule (the forward, backward or update segment of a program) that are repeated in this way, such as once per
+  // micro-batch, in order, on the batch in the input buffers.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects this rank with the others, and checks that all do the same work. Errors: kDevice, kUsage.
   void connect();

@@ -76,7 +76,8 @@ void StepEngine::begin_phase_of_step(int64_t step) {
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
-  // If the first step of a run fails, the weights have not been updated yet, so the values of a bad weight come from the model's files.
+  // In the first step of a run the weights have not been updated yet. A weight that contains a number that is not finite then has it from
+  // the model's files.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
   throw_error(ErrorCode::kNotFinite,
               "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
@@ -87,7 +88,8 @@ void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued,
                            : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
 }
 
-// Loads the next batch. If the loss of a micro-batch has not been read yet, its input tensors are not overwritten.
+// Loads the next batch into the elements of batches_ in turn, so that the input tensors of a micro-batch stay unchanged until its loss has
+// been read.
 MicroBatch& StepEngine::load_batch() {
   MicroBatch& batch = batches_[next_batch_];
   next_batch_ = (next_batch_ + 1) % batches_.size();

@@ -21,8 +21,8 @@ std::pair<double, double> normal_pair(uint32_t a, uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Fills elements first .. first + count - 1 of a tensor with normally distributed numbers; `first` is a multiple of 4. Threads share the
-// work, because each number depends only on its index.
+// Fills elements first .. first + count - 1 of a tensor with normally distributed numbers; `first` is a multiple of 4. The work can be
+// divided among threads, because each number depends only on its index.
 void fill_normal(const View& view, int64_t first, int64_t count, const RandomSite& where, double deviation) {
   constexpr int64_t kChunk = 4096;
   parallel_for((count + kChunk - 1) / kChunk, [&](int64_t chunk, int /*thread*/) {
@@ -50,7 +50,7 @@ double normal_quantile(double y) {
 }
 
 // Fills the elements with numbers from a normal distribution that is truncated at `cutoff` standard deviations, by the inverse of the
-// distribution function. Threads share the work, because each number depends only on its index.
+// distribution function. The work can be divided among threads, because each number depends only on its index.
 void fill_truncated_normal(const View& view, int64_t first, int64_t count, const RandomSite& where,
                            double deviation, double cutoff) {
   constexpr int64_t kChunk = 4096;

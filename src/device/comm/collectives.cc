@@ -245,7 +245,7 @@ class DirectReduction {
 
   void begin_block(int64_t block) {
     const Range own = blocks_.part(block, rank_);
-    // In each step of this loop every rank sends to another receiver, so that no rank receives from all others at the same time.
+    // In each step of this loop, no two ranks send to the same receiver, so that no rank receives from all others at the same time.
     for (int distance = 1; distance < size_; ++distance) {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
@@ -272,7 +272,7 @@ class DirectReduction {
       const int to = modulo(rank_ + distance, size_);
       const int from = modulo(rank_ - distance, size_);
       const Range part = blocks_.part(block, from);
-      // The sums are received into the memory from which this rank has sent elements to be summed by that peer. Gloo may still
+      // The sums of rank `from` are received into the memory from which this rank has sent its own elements to that rank. Gloo may still
       // read this memory, so wait until all of it is sent.
       if (part.size > 0) peers_[from].peer->wait_sent(transfer_.deadline);
       peers_[from].gathered->receive(transfer_.slot + 1, bytes_of(part.begin, sizeof(T)),
@@ -332,8 +332,8 @@ void reduce_chunks(const Transfer& transfer, std::span<T> data, const std::vecto
   TransferBuffer from_previous =
       buffer_for(transfer, previous_rank(transfer), staging.data(), staging.size());
   const auto staged = [](int64_t step) { return static_cast<size_t>(step % 2) * kSegmentBytes; };
-  // Two messages (segments of a chunk) are in transit at a time, because each step sends a segment that was received at least
-  // two steps before.
+  // Two messages (segments of a chunk) are in transit at a time: a step begins before the messages of the previous step have arrived. This
+  // is possible because each step sends a segment that was received at least two steps before.
   for (int64_t step = 0; step < pass.num_steps() + 2; ++step) {
     if (step >= 2) {
       const Range sums = pass.received(step - 2);

@@ -49,12 +49,12 @@ class Communicator {
   // Writes the bytes of every rank into `all`, in the order of the ranks. Requires: all.size() == size() * mine.size(),
   // and `mine` has the same size on each rank. Errors: as all_reduce().
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  // Completes `all`, which consists of one part per rank, in the order of the ranks; the part of rank r has part_bytes[r] bytes: this
-  // rank has part rank() and receives the others. Parts may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
+  // Completes `all`: this rank has part rank() and receives the parts of the other ranks. `all` consists of one part per rank, in the order
+  // of the ranks; part r has part_bytes[r] bytes and may be empty. Requires: the same sizes on each rank. Errors: as all_reduce().
   virtual void all_gather_parts(std::byte* all, std::span<const int64_t> part_bytes);
   // Sends block r of `mine` to the rank r, and writes the block that the rank r sends to this rank into block r of `received`. Both consist
   // of size() blocks of equally many bytes and do not overlap. Requires: the same sizes on each rank. Errors: as all_reduce(). Cost: each
-  // rank sends (n - 1) / n of its bytes.
+  // rank sends (n - 1) / n of the bytes of `mine`.
   virtual void all_to_all(std::span<const std::byte> mine, std::span<std::byte> received) = 0;
   // Returns when every rank has called it. Errors: as all_reduce().
   virtual void barrier() = 0;

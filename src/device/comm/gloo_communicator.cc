@@ -30,8 +30,8 @@ using std::chrono::milliseconds;
 
 // After a transfer has failed, this rank waits this long for the store to report which rank caused the failure.
 constexpr milliseconds kCauseLimit{300};
-// A rank that waits too long asks the others what they are doing, and waits this long for the answers. The second,
-// longer limit applies if another rank may be working alone; a rank that then does not answer counts as stopped.
+// A rank that waits too long asks the others what they are doing, and waits this long for the answers. It waits kPositionLimit or, if
+// another rank may be working alone, kSilenceLimit; a rank that does not answer within kSilenceLimit counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
 // A time limit so long that Gloo's own limits never end a wait. Gloo would also count the time in
@@ -428,7 +428,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
   // functions to call after a failure, each for one communicator or group
   std::map<const Communicator*, std::function<void(const std::string&)>> failure_reports_;
   std::string long_wait_;  // set if this rank has waited too long: the text of the failure
-  // These members are used by the thread of the store client only.
+  // The next three members are used by the thread of the store client only.
   std::optional<Question> question_;
   // If this rank waits for one that may work alone for long: the earliest time to ask the other ranks again what they are doing.
   SteadyTime next_question_ = {};

@@ -36,8 +36,8 @@ class GpuCommunicator {
   // the types of reduce_scatter(): as all_reduce(). all_gather() copies bytes, so it supports every type.
   virtual void reduce_scatter(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
   virtual void all_gather(std::span<const DividedTensor> tensors, CudaStream stream) = 0;
-  // Enqueues one launch in which every rank sends block r of `mine` to the rank r and receives its block into block r of `received`. Both
-  // consist of one block of `block_bytes` per rank and do not overlap. Errors: as all_reduce().
+  // Enqueues one launch in which every rank sends block r of `mine` to the rank r, and receives the block that the rank r sends to it into
+  // block r of `received`. Both consist of one block of `block_bytes` per rank and do not overlap. Errors: as all_reduce().
   virtual void all_to_all(ConstView mine, View received, int64_t block_bytes, CudaStream stream) = 0;
   // Enqueues a copy of the tensor of the rank `root` to every rank. Types and errors: as all_reduce().
   virtual void broadcast(const ReducedTensor& tensor, int root, CudaStream stream) = 0;
@@ -65,9 +65,9 @@ class GpuMessages {
   virtual void require_all_ranks() = 0;
 };
 
-// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks`
-// connects their processes. If the ranks use GPUs, either `gpus` (NCCL) or `peers` (each GPU maps the memory of
-// the others) connects these. `messages` connects pipeline stages whose GPUs do not map each other's memory.
+// The connections between the ranks along one axis of the mesh (data, tensor or pipeline parallelism). `ranks` connects the processes of
+// these ranks. If the ranks use GPUs, their GPUs are connected by either `gpus` (NCCL) or `peers` (each GPU maps the memory of the others).
+// `messages` connects pipeline stages whose GPUs do not map each other's memory.
 struct AxisConnections {
   Communicator* ranks = nullptr;
   GpuCommunicator* gpus = nullptr;

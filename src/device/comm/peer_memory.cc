@@ -36,8 +36,9 @@ BatchMemOp batch_mem_op() {
 // ranks wait for each other. A mark is set by one rank and awaited by one other, has its own cache line, and is initially 0.
 class SharedMarks {
  public:
-  // Each rank has one mark of each kind for every other rank. It says: this rank has reached the begin, middle or end of an operation (the
-  // first three), a message of this rank is complete (kMessage), or the other rank has not taken it yet (kUntaken).
+  // Each rank has one mark of each kind for every other rank. The first three kinds state that this rank has reached the begin, middle or
+  // end of an operation. kMessage states that a message of this rank to the other rank is complete, and kUntaken that the other rank has
+  // not taken this message yet.
   enum class Mark : uint8_t { kBegin, kMiddle, kEnd, kMessage, kUntaken };
   static constexpr size_t kNumMarks = 5;
   static Mark mark_of(PeerMemory::Point point) { return static_cast<Mark>(point); }

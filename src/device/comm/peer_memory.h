@@ -40,8 +40,9 @@ class PeerMemory {
   // rank itself.
   virtual std::ptrdiff_t distance_to(int rank) const = 0;
 
-  // The points of an operation at which the ranks wait for one another. Every operation has kBegin and kEnd, and some have kMiddle. At
-  // each point a rank sets marks in shared memory; waiting at kEnd ensures that they are removed before the next operation sets marks.
+  // The points of an operation at which the ranks wait for one another. Every operation has kBegin and kEnd, and some have kMiddle. At each
+  // point a rank sets marks in shared memory, and the ranks that wait for these marks reset them. Waiting at kEnd ensures that all marks of
+  // kBegin and kMiddle are reset before the next operation sets them again.
   enum class Point : uint8_t { kBegin, kMiddle, kEnd };
   // Enqueues a meeting of all ranks at a point of an operation: tells the other ranks that all work that this rank enqueued
   // before is done, and waits until they have said the same. Errors: kDevice.

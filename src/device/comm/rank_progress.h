@@ -79,9 +79,9 @@ class RankProgress {
   // Sets the time limit of all waits; begin() can set a shorter one for training steps. Before this
   // call, waits are not limited.
   void set_longest_wait(milliseconds limit);
-  // Begins a part of the run. `limit` is the time limit of waits in a training step. In the part before, one rank
-  // may have worked alone for a long time. So until an operation of the step has shown that all ranks have ended
-  // that part, a wait that exceeds the limit is a failure only if some rank does not answer.
+  // Begins a part of the run. `limit` is the time limit of waits in a training step. In the part of the run before the step, one rank may
+  // have worked alone for a long time. Therefore, until an operation of the step has shown that all ranks have ended that earlier part, a
+  // wait that exceeds the limit is a failure only if some rank does not answer.
   void begin(RankPhase phase, int64_t step, std::optional<milliseconds> limit = std::nullopt);
 
   RankPosition position() const;

@@ -53,8 +53,8 @@ class StoreClient {
 
   // Stores a value under a key, which all ranks can read. Errors: those of get().
   void set(std::string_view key, std::span<const std::byte> value, std::chrono::milliseconds limit);
-  // Returns the value of the key and waits until a rank sets it. Errors: kDevice if it does not exist after `limit`, or
-  // if a rank ended. Requires: watch() was not called.
+  // Waits until a rank has set a value for the key, and returns this value. Errors: kDevice if no rank has set it within `limit`, or if a
+  // rank ended. Requires: watch() was not called.
   std::vector<std::byte> get(std::string_view key, std::chrono::milliseconds limit);
   // Waits until values for all these keys exist. Errors and requirements: those of get().
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds limit);

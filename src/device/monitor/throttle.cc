@@ -39,7 +39,8 @@ std::string power_advice(const GpuSample& sample) {
     draw = fmt::format("the GPU draws {:.0f} of the {:.0f} W that its limit allows; ", *power.watts,
                        *power.limit_w);
   } else if (power.watts && power.limit_w) {
-    // The driver reports an average over the last second, but the reason for reduced clocks of this moment.
+    // The driver reports the power draw as an average over the last second, but the reason for reduced clocks is that of this moment. The
+    // average can therefore be below the limit.
     draw = fmt::format("at times the GPU draws the {:.0f} W that its limit allows, on average {:.0f} W; ",
                        *power.limit_w, *power.watts);
   }

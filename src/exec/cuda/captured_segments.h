@@ -32,8 +32,8 @@ class CapturedSegment {
   // Captures the work that body() enqueues on the stream. Errors: those of body(), after which nothing is captured.
   template <typename Body>
   void capture(CudaStream stream, const Body& body) {
-    // In the mode cudaStreamCaptureModeThreadLocal, the capture does not affect calls of other threads, and calls of this thread that a
-    // capture does not allow fail.
+    // In the mode cudaStreamCaptureModeThreadLocal, the capture does not affect calls of other threads. If this thread makes a call that is
+    // not allowed during a capture, that call fails.
     PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     cudaGraph_t graph = nullptr;
     try {
@@ -77,9 +77,10 @@ class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
-  // Returns true if one more segment may be captured. If a run uses more segments than the plan has counted, for example because a
-  // callback requests an evaluation, the additional segments are enqueued op by op. If the plan has the maximum number of captured
-  // segments, this function waits for the device and releases the least recently used one.
+  // Returns true if one more segment may be captured. If a run uses more segments than the plan has counted, for example because a callback
+  // requests an evaluation, the additional segments are enqueued op by op. But if the plan reserves memory for the maximum number of
+  // captured segments (kMaxCapturedSegments) and all of them are in use, this function waits for the device and releases the least recently
+  // used one.
   bool make_room(CudaDevice& device) {
     if (used_.size() < most_) return true;
     if (most_ < size_t{kMaxCapturedSegments}) return false;

@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// While the host waits for outputs that a kernel copies, it asks the driver for errors once per this number of looks at the number. A look
-// takes a few tens of nanoseconds.
+// While the host waits for outputs that a kernel copies, it looks again and again at HostCopyNumbers::ended, which the kernel writes after
+// the outputs. After this number of looks it asks the driver for errors. A look takes a few tens of nanoseconds.
 constexpr int kLooksPerQuery = 4096;
 
 }  // namespace

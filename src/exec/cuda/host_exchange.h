@@ -78,10 +78,11 @@ class HostExchange {
   Range outputs_ = {};  // the range of all outputs, at the end of all_
   int64_t staged_begin_ = 0;
   PinnedMemory twin_;  // a copy of the range all_ in pinned host memory
-  // Numbers in the same block of memory as twin_, after the copy of the range.
+  // The numbers by which the host notices that a kernel has copied the outputs. They are in the memory block of twin_, after the copy of
+  // the range all_.
   HostCopyNumbers* numbers_ = nullptr;
   bool has_short_copies_ = false;
-  // True if the outputs in flight are copied by a kernel, so that numbers_ and not fetched_ states when they have arrived.
+  // True if the outputs in flight are copied by a kernel, so that their arrival is shown by numbers_ and not by the event fetched_.
   bool counts_copies_ = false;
   Sent sent_[2] = {};               // one element for each group of inputs (enum Inputs)
   bool outputs_stale_ = false;      // true if ops were enqueued after the last fetch

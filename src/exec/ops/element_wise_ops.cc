@@ -87,7 +87,8 @@ AccumulateArgs accumulate_args(const BindContext& context) {
     slice = slice_of_rank(*slices, whole, context.communicator().rank());
     d.data = static_cast<const std::byte*>(d.data) + slice.first * dtype_bytes(d.dtype);
   }
-  // Without the input `into`, the op copies d. The output is then also the argument a, which the kernel overwrites without reading it.
+  // The op computes sum = into + d. Without the input `into` it copies d: the output is then passed also as the argument a, which the
+  // kernel does not read in this case.
   const ConstView sum = context.output(AccumulateOp::kSum);
   return {{.a = context.has_input(AccumulateOp::kInto) ? context.input(AccumulateOp::kInto) : sum,
            .b = d,
@@ -144,7 +145,8 @@ ColumnsFwdArgs columns_args(const BindContext& context) {
           .first = context.attributes().integer("first"),
           .scale = context.attributes().number("scale")};
 }
-// The op selects the rows of this rank: the kernel that selects columns copies all columns, beginning with the first of these rows.
+// The op copies the rows that belong to this rank. It uses the kernel that copies some columns of a matrix: here the matrix begins with the
+// first row of this rank, and all columns are copied.
 ColumnsFwdArgs own_rows_args(const BindContext& context) {
   const ConstView x = context.input(OwnRowsOp::kX);
   const int64_t rows = context.output_size(OwnRowsOp::kY, 0), columns = context.output_size(OwnRowsOp::kY, 1);

@@ -1,5 +1,5 @@
-// The functions that make the arguments of kernels, by kernel family, or bind ops on a CPU.
-// Thread-safe: pure functions.
+// Functions that make the arguments of kernels, and functions that bind ops on a CPU, grouped by kernel family. Thread-safe: pure
+// functions.
 #pragma once
 
 #include <functional>

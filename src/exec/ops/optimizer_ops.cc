@@ -71,9 +71,10 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   const int64_t tensor_ranks = context.attributes().integer_or(kTensorRanks, 1);
   for (int i = 0; i < count; ++i) {
     const int64_t elements = context.input_elements(i);
-    // The ranks share the computation of the norm: each reads some elements of the gradients. A tensor-parallel rank reads its part of a
-    // divided gradient, and a slice of a gradient that all ranks have. With {tensor_ranks}, data-parallel ranks divide the gradients too,
-    // and each reads only within its own slice. In a pipeline each stage reads all its gradients.
+    // The ranks share the computation of the norm: each reads some elements of the gradients. If a tensor-parallel group divides a
+    // gradient, each of its ranks reads its own part; if all ranks of the group have the whole gradient, each reads a slice of it. If the
+    // op has the attribute {tensor_ranks}, the data-parallel ranks divide the gradients in addition, and each rank reads only elements of
+    // its own data-parallel slice. In a pipeline each stage reads all gradients that it has.
     const bool is_part = static_cast<bool>(context.view().input(i).split);
     Slice slice{.first = 0, .elements = elements, .of = elements};
     int64_t begin = 0;  // number of the first element that the op reads within this rank's slice
