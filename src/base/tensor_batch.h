@@ -29,8 +29,8 @@ struct BatchSize {
   friend bool operator==(const BatchSize&, const BatchSize&) = default;
 };
 
-// The declaration of one tensor. It has per_token * T + per_sequence * B + per_label * L + constant elements. Examples: token ids
-// have T, labels of K classes K * B, and the start of each sequence together with the end of the last one B + 1.
+// The declaration of one tensor. It has per_token * T + per_sequence * B + per_label * L + constant elements. Examples: token ids have T
+// elements, labels of K classes have K * B, and the starts of all sequences together with the end of the last sequence have B + 1.
 struct BatchTensorSpec {
   std::string name;
   DType dtype = DType::kI32;  // element type, kI32 or kF32

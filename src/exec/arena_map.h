@@ -30,7 +30,7 @@ class ArenaMap {
   // blocks).
   std::byte* at(int64_t offset) const;
 
-  // Calls body(offset, address, bytes) for each block's part of the range [begin, end).
+  // Calls body(offset, address, bytes) for each block that contains a part of the range [begin, end); the arguments describe this part.
   template <class Body>
   void for_each_part(int64_t begin, int64_t end, const Body& body) const {
     for (const Block& block : blocks_) {

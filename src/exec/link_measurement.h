@@ -25,8 +25,8 @@ class LinkExchanger {
   // Copy values to and from the beginning of the buffer.
   virtual void write(std::span<const float> values) = 0;
   virtual void read(std::span<float> values) = 0;
-  // Runs the operation in place on the first `count` elements. Rank 0 is the root of a broadcast. Requires: `count` is not greater
-  // than the buffer, and consists of a multiple of 16 bytes for each rank.
+  // Runs the operation in place on the first `count` elements. Rank 0 is the root of a broadcast. Requires: the buffer has at least `count`
+  // elements, and the part of each rank is a multiple of 16 bytes.
   virtual void run(Collective collective, int64_t count) = 0;
   // Runs the operation as run() does, possibly several times, and returns the milliseconds of one run on this rank. The time starts when
   // all ranks are ready.

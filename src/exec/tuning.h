@@ -1,6 +1,6 @@
 // Chooses the algorithm of the matrix product library for each product of a plan by measuring the algorithms that the library proposes, the
-// most important products first, within a time limit. A device's ProductMeasurer runs the products, so that the logic here is the same for
-// every device and is tested without one.
+// most important products first, within a time limit. A device's ProductMeasurer runs the products, so that the code of this file is the
+// same for every device and is tested without a device.
 //
 // Thread-safety: one caller. Ownership: borrows plan and measurer for the call.
 #pragma once

@@ -59,7 +59,7 @@ class CheckpointPolicy {
 
  private:
   bool keeps_optimizer_states() const;
-  // Called with the path of a checkpoint once it is complete, or with nothing: records the path and calls the callbacks.
+  // If a checkpoint is complete, `path` is its path: records the path and calls the callbacks. Does nothing without a path.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;
@@ -80,10 +80,10 @@ enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 // or may change before they are written (kChanges, as in a background save).
 enum class StateOfRun : uint8_t { kWaits, kChanges };
 
-// Returns a checkpoint of this state in the run's output folder: the model, and, unless --save_only_model is True, the optimizer's states
-// if they are kept, and what a run needs to resume. Once it is complete, the first rank removes old checkpoints by --save_total_limit and
-// moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state` must stay unchanged until the checkpoint
-// is complete.
+// Returns an order to save a checkpoint of this state in the run's output folder. It contains the model and, unless --save_only_model is
+// True, what a run needs to resume, with the optimizer's states if they are kept. Once the checkpoint is complete, the first rank removes
+// old checkpoints by --save_total_limit and moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state`
+// must stay unchanged until the checkpoint is complete.
 CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerStates states,
                                  StateOfRun during = StateOfRun::kWaits);
 

@@ -232,9 +232,10 @@ void StepEngine::run_step() {
 }
 
 // Adds the losses and the numbers of tokens, sequences, rows and operations of the other ranks to those of this rank. Losses are divided by
-// the labels of the whole step. All ranks of a tensor-parallel group have the same batches and the same number of operations as this rank.
-// In a pipeline, only one rank of each tensor-parallel group of the last stage contributes losses and numbers of batches, while every rank
-// contributes its own operations.
+// the labels of the whole step, so that they can be added. Without a pipeline, the other ranks of this rank's tensor-parallel group have
+// the same batches and the same number of operations: the sums are formed over the data-parallel ranks only, and the operations are
+// multiplied by the size of the group. In a pipeline, only one rank of each tensor-parallel group of the last stage contributes losses and
+// numbers of batches, while every rank contributes its own operations.
 void StepEngine::add_other_ranks(Step& step) {
   StepInfo& info = step.info;
   const bool is_pipelined = session_.plan().is_pipelined();

@@ -70,8 +70,8 @@ class StepEngine {
   // Returns true if the update of a step has been enqueued but its results have not been read.
   bool has_pending_step() const { return pending_.has_value(); }
 
-  // Returns the mean wall time of the steps of this object, including the time for which they wait for data; 0 before the first step.
-  // The first step in each bucket (compiled batch size) is slower. Such steps are ignored if there are others.
+  // Returns the mean wall time of the steps of this object, including the time for which they wait for data; 0 before the first step. The
+  // first step in each bucket (compiled batch size) is slower than the later ones and is ignored, unless there are no later steps.
   double mean_step_ms() const {
     const StepTimes& times = later_steps_.count > 0 ? later_steps_ : first_steps_;
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);

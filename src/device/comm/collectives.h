@@ -58,10 +58,10 @@ struct Transfer {
 template <typename T>
 void all_reduce_elements(const Transfer& transfer, std::span<T> data, std::span<std::byte> staging);
 
-// Sums the elements of part r over all ranks on rank r. The data consists of one part per rank, in the order of the ranks; part r
-// has counts[r] elements. The other parts are undefined afterwards. The types, the precision of the sums and the choice between
-// direct exchange and ring are those of all_reduce_elements(). A ring starts the sums of part r on rank r + 1, so that the order
-// of the additions differs. Each rank sends (n - 1) / n times the data.
+// Sums the elements of part r over all ranks on rank r. The data consists of one part per rank, in the order of the ranks; part r has
+// counts[r] elements. The other parts are undefined afterwards. The types, the precision of the sums and the choice between direct exchange
+// and ring are those of all_reduce_elements(). A ring starts the sums of part r on rank r + 1, so that the order of the additions differs
+// from that of all_reduce_elements(). Each rank sends (n - 1) / n times the data.
 template <typename T>
 void reduce_scatter_elements(const Transfer& transfer, std::span<T> data, std::span<const int64_t> counts,
                              std::span<std::byte> staging);

@@ -76,8 +76,8 @@ class Communicator {
   // and must not use this object. This object and each of its groups have separate functions.
   virtual void on_failure(std::function<void(const std::string&)> report) = 0;
 
-  // The position of this rank: the part of the run and the operation in which it waits. Other ranks and error messages show it. A
-  // rank that waits too long, in an operation or in another RankProgress::Wait, fails with a table that shows this for all ranks.
+  // The position of this rank: the part of the run and the operation in which it waits. Error messages of this rank and of other ranks show
+  // it. A rank that waits too long, in an operation or in another RankProgress::Wait, fails with a table of the positions of all ranks.
   RankProgress& progress() { return progress_; }
 
  private:

@@ -13,8 +13,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Returns part sizes for the tests: equal and unequal ones and some empty parts, both small and so
-// large that a part is sent in several messages.
+// Returns lists of part sizes for the tests. In a list the sizes are equal or unequal, or the last parts are empty. Some sizes are so large
+// that a part is sent in several messages.
 std::vector<std::vector<int64_t>> part_sizes(int size) {
   std::vector<std::vector<int64_t>> lists;
   for (const int64_t unit : {int64_t{0}, int64_t{1}, int64_t{257}, int64_t{70'001}, int64_t{400'003}}) {

@@ -30,8 +30,8 @@ using std::chrono::milliseconds;
 
 // After a transfer has failed, this rank waits this long for the store to report which rank caused the failure.
 constexpr milliseconds kCauseLimit{300};
-// A rank that waits too long asks the others what they are doing, and waits this long for the answers. It waits kPositionLimit or, if
-// another rank may be working alone, kSilenceLimit; a rank that does not answer within kSilenceLimit counts as stopped.
+// A rank that waits too long asks the others what they are doing. It waits for the answers for kPositionLimit or, if another rank may be
+// working alone, for kSilenceLimit; a rank that does not answer within kSilenceLimit counts as stopped.
 constexpr milliseconds kPositionLimit{1000};
 constexpr milliseconds kSilenceLimit{10000};
 // A time limit so long that Gloo's own limits never end a wait. Gloo would also count the time in

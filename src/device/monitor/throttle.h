@@ -26,7 +26,7 @@ std::vector<ClockEvent> clock_events(const GpuSample& sample);
 // Returns the names of these reasons separated by commas, such as "power cap, idle"; "" if there are none.
 std::string clock_event_names(const GpuSample& sample);
 
-// A judgement of a temperature or of a power draw. Each comment states the limits for both, where they apply.
+// A judgement of a temperature or of a power draw. The comment of each verdict states the limits for both quantities, where they apply.
 enum class Verdict : uint8_t {
   kUnknown,  // the driver does not report the temperature or the power draw
   kGood,     // temperature below 75 C; power draw below 95 % of the limit

@@ -86,8 +86,8 @@ std::function<void()> bind_chunks(const BindContext& context, const Args& args,
   return [prepared, args] { prepared->run(args); };
 }
 
-// Does the same as bind_chunks(), for ops that add to the gradients of parameters if the accumulation flag is 1, and otherwise
-// overwrite them.
+// Does the same as bind_chunks() for ops that compute gradients of parameters. These ops add to the stored gradients if the accumulation
+// flag is 1, and otherwise overwrite them.
 template <typename Args, typename Prepare>
 std::function<void()> bind_accumulating_chunks(const BindContext& context, Args args,
                                                void (*reference)(const LinearCrossEntropyProblem&,
