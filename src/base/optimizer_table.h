@@ -74,7 +74,8 @@ struct OptimizerRow {
   std::vector<StateRule> rules;
   std::vector<OptimizerMethod> methods;
 
-  // Returns true for an 8-bit optimizer whose only state is the momentum. Its momentum must not be 0, because it would have no state then.
+  // Returns true for an 8-bit optimizer whose only state is the momentum. The option momentum of such an optimizer must not be 0, because
+  // the optimizer would then have no state.
   bool needs_momentum() const { return has_optional_momentum && frame == UpdateFrame::kEightBit; }
 };
 

@@ -77,7 +77,7 @@ class DiskTransfer {
 
   TransferDirection direction_;
   std::vector<Piece> pieces_;
-  // These members are used by DiskTransfers while it holds its lock.
+  // The members below are used by DiskTransfers while it holds its lock.
   uint32_t end_ = 0;  // the position of the first op that waits for the transfer
   // The number that was passed to mark(); the transfer starts after the work that was marked.
   size_t point_ = 0;

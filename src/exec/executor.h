@@ -111,8 +111,9 @@ class Executor {
   // Runs one segment (forward pass, backward pass or update) of a program for the staged batch. May return before the device has finished.
   void run(std::string_view program, Segment segment);
 
-  // Runs the forward pass of a program other than training for the staged batch and enqueues a copy of all outputs to the host, as run() and
-  // fetch() do. On a GPU, this is faster for short runs whose results are needed at once. A program must always be run in the same way.
+  // Runs the forward pass of a program other than training for the staged batch and enqueues a copy of all outputs to the host, as run()
+  // and fetch() do. On a GPU, this is faster for short runs whose results are needed at once. A program must be run either always by this
+  // function or always by run().
   void run_and_fetch(std::string_view program);
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.

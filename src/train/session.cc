@@ -46,8 +46,8 @@ std::string Session::allocate() {
     options_.disk = {.files = &posix_file_system(), .path = states_file(setup_.arguments, place.rank)};
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   connect();
-  // The executor is stored in the session only after all the following steps have succeeded. If one of them throws, its memory is
-  // freed.
+  // The executor is stored in the session only after all the following steps have succeeded. If one of these steps throws, the memory of
+  // the executor is freed.
   std::unique_ptr<Executor> executor;
   const std::string tuned = on_device(plan_, [&] {
     executor = std::make_unique<Executor>(plan_, options_);
