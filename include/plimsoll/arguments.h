@@ -111,8 +111,8 @@ ParseResult parse_arguments(std::span<const std::string> words, const ParseOptio
 // Checks each value and each combination of values, refuses settings that this version does not support, and fills in the settings whose
 // default depends on others (eval_steps, do_eval, do_predict, metric_for_best_model, greater_is_better). Replaces deepspeed, fsdp,
 // fsdp_config and parallelism_config by the settings that they request; a setting that already differs from its default counts as set by
-// the user, and may not contradict them. Calling it twice has the same result as calling it once. Returns notes about settings that have no
-// effect in this combination. Errors: kUsage.
+// the user, and may not contradict these four. Calling it twice has the same result as calling it once. Returns notes about settings that
+// have no effect in this combination. Errors: kUsage.
 std::vector<std::string> resolve_arguments(Arguments& arguments);
 
 // Returns the table of settings in the order of declaration.
@@ -159,8 +159,8 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
-// Returns true if --ddp_timeout differs from its default. It then limits every wait for another process. With the default, a wait
-// during a step has a shorter limit, which is computed from the durations of recent steps.
+// Returns true if --ddp_timeout differs from its default. A timeout that differs limits every wait for another process. With the default
+// timeout, a wait during a step has a shorter limit, which is computed from the durations of recent steps.
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }

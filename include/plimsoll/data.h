@@ -37,19 +37,18 @@ struct DataRow {
   // token type (segment) ids: empty (all 0), or one per id, each from 0 to type_vocab_size - 1
   std::vector<int32_t> token_types = {};
 
-  // The label; at most one of the two is filled.
-  // Ids of classes, from 0 to num_labels - 1: one for the row, or for token classification one per word or token id, where
-  // kNoLabel marks a word or token without a class. For a masked language model, Trainer::make_batch() also accepts rows of ids
-  // in which the caller has hidden tokens: `classes` then contains the original id of each hidden token and kNoLabel for every
-  // other token. If it is empty, Plimsoll hides tokens as in training on files.
+  // The label is in `classes` or in `values`; at most one of these two is filled. `classes` contains the ids of classes, from 0 to
+  // num_labels - 1: one for the row, or for token classification one per word or token id, where kNoLabel marks a word or token without a
+  // class. For a masked language model, Trainer::make_batch() also accepts rows of ids in which the caller has hidden tokens: `classes`
+  // then contains the original id of each hidden token and kNoLabel for every other token. If `classes` is empty, Plimsoll itself hides
+  // tokens, as in training on files.
   std::vector<int32_t> classes = {};
   // Finite numbers. For a regression they are the targets; for a multi-label task they are 0 or 1 for each label.
   std::vector<float> values = {};
 };
 
-// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it, and
-// keeps only their tokens and labels. If one of these functions throws an exception, the constructor of the Trainer
-// throws it too.
+// A data set that a program provides. A Trainer reads all rows once, in order and on the thread that constructs it, and keeps only their
+// tokens and labels. If num_rows() or row() throws an exception, the constructor of the Trainer throws the same exception.
 class DataRows {
  public:
   virtual ~DataRows() = default;
@@ -91,10 +90,10 @@ struct MetricBatch {
   std::span<const int32_t> sequence_starts;
 };
 
-// A metric that a program defines. Every evaluation with labels reports its value as eval_NAME, and every prediction as
-// predict_NAME, next to those of the task; --metric_for_best_model may name it. The thread that evaluates calls it:
-// reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation; an Error with kInterrupted ends a
-// training as request_stop() does. Language models are refused (kUsage), because their evaluation computes no logits.
+// A metric that a program defines. Every evaluation with labels reports the metric's value as eval_NAME, and every prediction as
+// predict_NAME, in addition to the metrics of the task; --metric_for_best_model may name the metric. The thread that evaluates calls its
+// functions: reset(), then add() for each batch in the order of the rows, then values(). An exception ends the evaluation; an Error with
+// kInterrupted ends a training as request_stop() does. Language models are refused (kUsage), because their evaluation computes no logits.
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -104,9 +103,9 @@ class Metric {
   // Adds the rows of a batch. The spans are valid only during the call.
   virtual void add(const MetricBatch& batch) = 0;
   virtual double value() const = 0;
-  // Returns all values that are reported, by name. A class may override it to report several values, or values whose names
-  // it does not know in advance; has_fixed_names() is then false, and --metric_for_best_model is checked at the first
-  // evaluation. A value replaces that of a metric of the task with the same name.
+  // Returns all values that are reported, by name. A class may override this function to report several values, or values whose names are
+  // not known in advance; has_fixed_names() must then return false, and --metric_for_best_model is checked at the first evaluation. A value
+  // replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
   // Returns true if every later call of values() returns exactly one value, whose name is name(). If
   // --metric_for_best_model is such a metric but a later evaluation lacks it, the training stops and can be resumed.

@@ -71,9 +71,9 @@ struct FitRow {
 };
 
 struct FitReport {
-  // The rows that fit, fastest first. Rows whose speeds are tied are sorted by `effect` in the order of MethodEffect,
-  // and rows with the same effect by the number of arguments. A set of methods is listed only if all of its methods
-  // are needed to fit. If the run does not fit without methods, it is the last row.
+  // The rows that fit, fastest first. Rows whose speeds are tied are sorted by `effect` in the order of MethodEffect, and rows with the
+  // same effect by the number of arguments. A set of methods is listed only if all of its methods are needed to fit. If the run does not
+  // fit without methods, the last row describes the run without methods, and its micro_batch is 0; a comparison of devices has no such row.
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
@@ -82,8 +82,8 @@ struct FitReport {
   // methods that cannot be used on the device or with the arguments, with the reasons; may be empty
   std::string refused;
   std::string searched;  // description of the sets of methods that were compared, for people
-  // Cards of the table that were not compared, or for which Plimsoll can only plan because no release runs on
-  // them, with the reason; may be empty.
+  // The cards on which no release of Plimsoll runs, with the reason: those that "all" left out of the comparison, or those that `devices`
+  // names, for which Plimsoll can only plan. May be empty.
   std::string plan_only;
   // Notes about the run, for example about settings without effect.
   std::vector<std::string> warnings = {};

@@ -110,9 +110,9 @@ class Generator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns true if the arguments ask for random prompts without a tokenizer (--dataset_name dummy), whose weights are random too if there
-// are none to load. Such a run measures speed and memory: its texts have exactly max_new_tokens tokens, and start() runs the model a few
-// times, so that the slower first runs are not measured.
+// Returns true if the arguments ask for random prompts without a tokenizer (--dataset_name dummy). The weights of such a run are also
+// random if the model has none to load. The run measures speed and memory: its texts have exactly max_new_tokens tokens, and start() runs
+// the model a few times, so that the slower first runs are not measured.
 bool draws_prompts(const Arguments& arguments);
 
 // The content of a prompt. kText: a text that the model continues. kChat, which the setting `chat` selects: a message
@@ -127,8 +127,8 @@ enum class PromptForm : uint8_t { kText, kChat };
 std::vector<std::string> read_prompts(std::istream& input, const std::string& name,
                                       PromptForm form = PromptForm::kText);
 
-// Reads the prompts of a file, which may be compressed (.gz, .zst). Errors: also kBadData for a file that cannot be
-// read or is not text.
+// Reads the prompts of a file as read_prompts() does. The file may be compressed (.gz, .zst). Errors: those of read_prompts(), and kBadData
+// for a file that cannot be read or is not text.
 std::vector<std::string> read_prompt_file(const std::string& path, PromptForm form = PromptForm::kText);
 
 // Returns `conversation` with one more message at its end. A conversation is a JSON list of messages, as in prompts with

@@ -16,8 +16,8 @@ struct MonitorOptions {
   std::string device = {};
   // if true, the report states whether each GPU supports fp16, bf16, tf32 and fp8, with the reasons
   bool with_capabilities = false;
-  // Measure, once, the memory of an empty CUDA context on each GPU that is shown. This creates a context
-  // there in the current process.
+  // if true, the memory of an empty CUDA context is measured once on each GPU that is shown; the measurement creates a context on this GPU
+  // in the current process
   bool with_context = false;
   // file name or path of the driver's management library (NVML)
   std::string library = "libnvidia-ml.so.1";

@@ -200,10 +200,9 @@ class Trainer {
   // that the model cannot read: no input or several, ids outside the vocabulary, token types outside the table, ids
   // beyond max_seq_length, classes that the model does not have, lists of different lengths.
   Batch make_batch(const std::vector<DataRow>& rows) const;
-  // Computes the logits of a batch without dropout and without gradients, and its mean loss if it has labels. The plan
-  // has room for it if the Trainer evaluates or predicts, or has no training data. Errors: kUsage between
-  // forward_backward() and update(), for a batch that is larger than planned, an empty batch and one of another Trainer,
-  // and if the plan has no pass without gradients.
+  // Computes the logits of a batch without dropout and without gradients, and its mean loss if it has labels. The plan has room for such a
+  // pass if the Trainer evaluates or predicts, or has no training data. Errors: kUsage between forward_backward() and update(), for a batch
+  // that is larger than planned, an empty batch and one of another Trainer, and if the plan has no pass without gradients.
   ForwardOutput forward(const Batch& batch);
   // Adds the gradients of the batch to those of this step. Returns the mean loss of this batch. May be called
   // up to --gradient_accumulation_steps times per update. Errors: kUsage for more calls than that, for a batch of another

@@ -146,8 +146,8 @@ class Fit {
     return names;
   }
 
-  // Returns a note about cards for which a plan can be made although this release does not run on them: those of them that the
-  // user named, or, with `--device all`, all of them, because the search left them out.
+  // Returns a note about cards on which releases do not run, so that runs on them can only be planned. With `--device all`, the note names
+  // all such cards, because the search left them out; otherwise it names those that the user gave.
   std::string plan_only_text() const {
     const bool is_all = options_.devices == std::vector<std::string>{"all"};
     std::vector<std::string> names;
@@ -176,8 +176,8 @@ class Fit {
     run.arguments.recompute_budget = arguments.recompute_budget;
     run.facts.evaluate = evaluates_;
     run.facts.lengths = SequenceLengths::kAllLongest;
-    // `fit` reads no files, so data for training is random, and the lengths of its sequences are known. From them follows the number
-    // of CUDA graphs that a run with a given batch size would capture.
+    // `fit` does not read the rows of data files, so if there is training data here, it is random and the lengths of its sequences are
+    // known. From these lengths follows the number of CUDA graphs that a run with a given batch size would capture.
     if (setup.data.train && run.facts.device.is_gpu()) {
       run.facts.captured.count = [counted = counted_run(setup)](const BatchOptions& batches) {
         return captured_buckets_of_dummy(counted, batches);

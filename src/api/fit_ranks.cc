@@ -37,7 +37,7 @@ int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base)
     throw_error(ErrorCode::kUsage, "--train_batch_size {}: expected 1 to {} sequences for {}",
                 *base.train_batch_size, most, counted(options.gpus, "GPU"));
   }
-  // Each of the two factors is below 2^31, so an int64_t can represent their product.
+  // Both settings are below 2^31, so an int64_t can represent their product.
   const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
   if (of_one_gpu <= kMostEffective) return of_one_gpu * options.gpus;
   throw_error(

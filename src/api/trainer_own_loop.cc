@@ -188,8 +188,8 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
-    // The loss is divided by the number of labels of all batches of the step (at the end of an epoch there may be fewer), as in
-    // train(). If the loop then uses another number of batches, update() corrects the gradients.
+    // The loss is divided by the number of labels in all batches of which train() would make this step (at the end of an epoch, there may
+    // be fewer than --gradient_accumulation_steps batches). If the custom loop then uses other batches, update() corrects the gradients.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }

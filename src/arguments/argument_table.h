@@ -66,7 +66,8 @@ const std::vector<OldValue>& old_values();
 // Returns the row of the table for a value of an earlier version; null if there is none.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
 
-// Describes a set of values of a setting, for a rule between two settings: for example "is true" or "is one of these".
+// Describes a state of a setting, which is a condition on its value such as "is true" or "is one of these". Rules between two settings
+// consist of such states.
 enum class StateKind : uint8_t {
   kTrue,
   kFalse,    // the value is False; an optional setting that is not set does not count
@@ -81,8 +82,8 @@ struct SettingState {
   std::string_view values = {};  // values "a|b" for kOneOf and kNoneOf, one value for kContains
 };
 
-// Two states of settings that exclude each other. resolve_arguments() refuses them, and the JSON Schema of settings
-// files contains the same rule.
+// A rule between two settings: the states `first` and `second` must not both hold, for example fp16 is true and bf16 is true.
+// resolve_arguments() refuses settings for which both hold, and the JSON Schema of settings files contains the same rule.
 struct Exclusion {
   SettingState first, second;
   // error message in which {0} and {1} stand for the two settings with their values

@@ -220,8 +220,8 @@ class Replacer {
     int64_t group_size = 1;
     for (const auto& [setting, size] : groups) group_size *= size;
     for (const ForeignValue* value : group_sources) apply(*value);
-    // If the configuration states only sizes of groups that read the same batches, the number of groups follows from the number of
-    // ranks that the user gave.
+    // If the configuration states only sizes of groups that read the same batches, the number of groups follows from the number of ranks
+    // that the user gave; if the user gave none, there is one group.
     if (!group_sources.empty() && source == nullptr && !is_given("nproc_per_node"))
       apply_ranks(*group_sources.front(), group_size);
     if (source == nullptr) return;

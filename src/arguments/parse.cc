@@ -26,7 +26,8 @@ struct Option {
   bool is_flag = false;
   bool is_list = false;
   bool is_repeatable = false;  // if given several times, the lists are concatenated
-  // The option may be given without a value: a flag, or a text for which that means True or its first choice.
+  // true if the option may be given without a value: a flag, or a text setting for which a missing value means True or the first of its
+  // choices
   bool may_stand_alone = false;
   bool is_negated = false;
 };

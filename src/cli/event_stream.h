@@ -1,6 +1,6 @@
-// Writes lines to a file descriptor, and reads lines that arrive over it if it is a socket. The program at the other
-// end, the reader, may be slow or may have ended. It knows nothing about the contents of the lines. Not thread-safe.
-// The descriptor belongs to the caller.
+// Writes lines to a file descriptor, and reads lines that arrive over it if it is a socket. The program at the other end, the reader, may
+// be slow or may have ended. This class knows nothing about the contents of the lines. Not thread-safe. The descriptor belongs to the
+// caller.
 //
 // A write never waits for the reader, except as stated below. Lines that the reader has not taken are kept in memory, at
 // most kMostWaiting bytes. Of the lines that the reader sends, at most one and a part of the next are kept.

@@ -79,8 +79,8 @@ void on_signal(int signal) {
   } else {
     signals_seen = signals_seen + 1;
   }
-  // A second signal ends the process at once and saves nothing. The exit code is 128 + signal,
-  // which a shell reports for a program that a signal has ended.
+  // A second SIGINT or SIGTERM ends the process at once and saves nothing. The exit code is 128 + signal, which a shell reports for a
+  // program that a signal has ended.
   if (signals_seen > 1) _exit(128 + signal);
   // If no work is running, nothing needs to stop: the results were saved, or the work failed and its message is being printed.
   const char* const notice = stop_running();

@@ -15,8 +15,8 @@ bool obeys_only_sent_interrupts();
 // signal handler.
 void on_interrupt(void (*handler)(int signal));
 // While this object exists, a signal that catch_signals() catches calls stop(target), which may do only what is safe in a signal handler,
-// and writes the notice to standard error. A second signal ends the process with 128 + signal. The destructor waits for running handlers,
-// so that none uses the target afterwards. At most one object exists at a time.
+// and writes the notice to standard error. A second SIGINT or SIGTERM ends the process with 128 + signal. The destructor waits for running
+// handlers, so that none uses the target afterwards. At most one object exists at a time.
 class StoppedBySignals {
  public:
   StoppedBySignals(void (*stop)(void* target), void* target, const char* notice);

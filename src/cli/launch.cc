@@ -240,7 +240,7 @@ class RankRun {
       send_to_running(SIGCONT);
       return;
     }
-    // Ignores a repeated SIGHUP, which a closing terminal sends several times.
+    // A SIGHUP after another signal is ignored, because a closing terminal sends SIGHUP several times.
     if (signal == SIGHUP && forwarded_ != 0) return;
     // After a second signal, ranks that do not end within the grace time are killed.
     if (forwarded_ != 0 && !kill_at_) kill_at_ = Clock::now() + command_.grace;

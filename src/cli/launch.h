@@ -1,5 +1,5 @@
-// Starts the processes (ranks) of one run on this host, and ends the run when one of them fails. It knows nothing about
-// training: the command of a rank is a parameter. Not thread-safe: it forks and blocks signals.
+// Starts the processes (ranks) of one run on this host, and ends the run when one of them fails. The launcher knows nothing about training:
+// the command of a rank is a parameter. Not thread-safe: it forks and blocks signals.
 #pragma once
 
 #include <chrono>
@@ -25,8 +25,8 @@ struct Restart {
 struct RankCommand {
   std::vector<std::string> words;  // the program and its arguments, the same for all ranks
   int num_ranks = 1;
-  // The largest number of restarts after failures, and a function that returns what is different when the ranks start again. It is
-  // called when all ranks have ended.
+  // The largest number of restarts after failures, and a function that returns what is different when the ranks start again. This function
+  // is called when all ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
   // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed, in which they may save a

@@ -94,7 +94,8 @@ std::string drawn_over(const std::string& table) {
 }
 
 void watch(const Monitor& monitor, const MonitorWords& words) {
-  // A handler that only sets a flag could run between the check of the flag and the sleep, and the signal would then go unnoticed.
+  // Waits for signals with a SignalReader. A handler that only sets a flag would not be enough: it could run between the check of the flag
+  // and the sleep, and the sleep would then not be interrupted.
   const SignalReader signals;
   const bool draws = !words.json && isatty(STDOUT_FILENO) != 0;
   if (draws) print("\033[2J");

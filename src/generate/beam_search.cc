@@ -114,14 +114,15 @@ void BeamSearch::find_best(std::span<const std::vector<BeamCandidate>> rows) {
     best_.resize(wanted);
     std::ranges::sort(best_, is_before(&Continuation::score));
   } else {
-    // The candidates of each row are already in this order, because key and log_prob are equal without sampling. The rows are merged.
+    // Without sampling, key and log_prob are equal, so the candidates of each row are already in the order of is_before(). The rows only
+    // have to be merged.
     num_taken_.assign(num_beams, 0);
     while (best_.size() < wanted) {
       size_t from = 0;
       Continuation best = continuation_of(0, row_of(0)[num_taken_[0]]);
       for (size_t b = 1; b < num_beams; ++b) {
         const Continuation next = continuation_of(b, row_of(b)[num_taken_[b]]);
-        // Of two equal numbers, the one of the earlier row comes first.
+        // Of two candidates with equal keys, the one of the earlier row comes first.
         if (!(next.key > best.key)) continue;
         from = b;
         best = next;

@@ -78,7 +78,7 @@ class BeamSearch {
   std::span<const int32_t> history(int64_t row) const { return beams_[static_cast<size_t>(row)].tokens; }
   int64_t num_new_tokens() const { return num_new_; }
 
-  // Performs a step. Requires: not is_done(); `candidates` are the results of select_candidates() for each of the num_rows() rows.
+  // Performs a step. Requires: not is_done(); `rows` contains the result of select_candidates() for each of the num_rows() rows.
   void advance(std::span<const std::vector<BeamCandidate>> rows);
 
   // Ends the search early. The running beams, best first, become results until there are num_beams results. Requires: not is_done().

@@ -199,7 +199,8 @@ void check_probability(const char* name, double value) {
   if (value >= 0.0 && value <= 1.0) return;
   throw_error(ErrorCode::kUsage, "{} is {}; it must be between 0 and 1", name, value);
 }
-// The formulas that use the value compute in fp32, so it must be positive and finite after rounding to fp32.
+// Temperature and repetition penalty are used in formulas that compute in fp32, so such a value must be positive and finite after rounding
+// to fp32.
 void check_positive(const char* name, double value, const char* hint) {
   const float rounded = static_cast<float>(value);
   if (rounded > 0.0f && std::isfinite(rounded)) return;

@@ -184,8 +184,8 @@ class TextGenerator::Group {
     return generator_.stop_strings_ && generator_.stop_strings_->find(tokens).has_value();
   }
 
-  // Returns a function that finds stop strings. It is empty if there are no stop strings, because
-  // the beam search copies the text of each candidate for each call.
+  // Returns a function that finds stop strings. If there are no stop strings, the function is empty, so that the beam search need not copy
+  // the text of each candidate to call it.
   BeamSearch::StopCheck stop_check() const {
     if (!generator_.stop_strings_) return {};
     return [this](std::span<const int32_t> tokens) { return has_stop_string(tokens); };

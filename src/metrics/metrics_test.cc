@@ -82,9 +82,9 @@ TEST(Metrics, RegressionAsSciPy) {
       pairs.add(c.labels[i], c.predictions[i]);
     }
     expect_metric(pairs.mean_squared_error(), c.expected[0], "mse");
-    // With labels near 1e9, a rounded mean of 12 values has an error of up to 1e9 * 2^-53 * 12 = 1.3e-6, while the values differ from the
-    // mean by about 1. The square of this error, and the rounding of the inputs by 1e-7, affect the correlation, and SciPy adds the terms
-    // in another order.
+    // In the case "large offset" the labels are near 1e9. There a rounded mean of 12 values has an error of up to 1e9 * 2^-53 * 12 =
+    // 1.3e-6, while the values differ from the mean by about 1. The square of this error, and the rounding of the inputs by 1e-7, affect
+    // the correlation, and SciPy adds the terms in another order, so this case has a larger tolerance.
     const double offset_error = std::string(c.name) == "large offset" ? 1e-9 : 0.0;
     if (std::isnan(c.expected[1])) {
       expect_metric(pairs.pearson(), c.expected[1], "pearson");

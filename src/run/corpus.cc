@@ -651,7 +651,8 @@ bool has_labelled_ids(const std::string& path) {
 }
 
 // Decides whether a checkpoint of a masked language model is used as one, or (the usual case) becomes the base of a classifier. It remains
-// a masked language model if the data is running text, and in a run that trains nothing and has no adapter.
+// a masked language model in two cases: if the run evaluates or predicts without an adapter, or if no --task_name is given and the data is
+// running text.
 TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
                                    const AdapterSource& adapter) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;

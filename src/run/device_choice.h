@@ -20,11 +20,11 @@ struct ChosenDevice {
   bool holds_gpu_driver = false;
 };
 
-// Returns the device that --device names. `auto` is the CPU if no GPU is visible. Otherwise, a single rank on this machine gets the first
-// visible GPU. With several ranks, each gets the GPU with its number within the machine, or the only one that its launcher makes visible
-// to it. The name of a GPU model in the built-in table selects a device for planning only, and a note says so. Errors: kUsage for an
-// unknown name, for such a model unless the run ends with its plan, and for more ranks than GPUs; kDevice for a GPU that the machine does
-// not have.
+// Returns the device that --device names. `auto` is the CPU if no GPU is visible or if --kernels requests the reference kernels. Otherwise,
+// a single rank on this machine gets the first visible GPU. With several ranks, each gets the GPU with its number within the machine, or
+// the only one that its launcher makes visible to it. The name of a GPU model in the built-in table selects a device for planning only; a
+// note is added if releases of Plimsoll do not run on this model. Errors: kUsage for an unknown name, for the name of a GPU model if the
+// run does not end with its plan, and for more ranks than GPUs; kDevice for a GPU that the machine does not have.
 ChosenDevice choose_device(const Arguments& arguments, RunPurpose purpose, const RankPlace& place,
                            int num_threads, std::vector<std::string>& notes);
 

@@ -27,8 +27,8 @@ struct RowLabels {
   std::vector<std::string> names = {};
 };
 
-// Returns the labels of a run whose rows the calling program passes. If it passes no names of labels, those of the model are used if
-// their number is the same. Errors: kUsage for an unknown problem_type.
+// Returns the labels of a run whose rows the calling program passes. If the program passes no names of labels, the names of the model are
+// used if the model has as many labels as the run. Errors: kUsage for an unknown problem_type.
 LabelScheme choose_row_labels(const Arguments& arguments, const ModelSource& model, RunPurpose purpose,
                               const RowLabels& shown);
 

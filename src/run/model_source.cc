@@ -73,7 +73,7 @@ void read_base(const Arguments& arguments, RunPurpose purpose, const std::option
     model.config = config_of(adapter_has_config ? *adapter : *model.weights);
     if (adapter_has_config) check_model_types(*adapter, model.config, *model.weights);
     if (!only_plans && !model.weights->has_weights())
-      // With kYes, open() throws an error that tells the user what to do about the missing weights.
+      // With WeightsNeeded::kYes, open() throws an error that tells the user what to do about the missing weights.
       model.weights = ModelFolder::open(files, path, WeightsNeeded::kYes);
   }
   model.label = model.base_model;

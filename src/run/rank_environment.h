@@ -8,17 +8,18 @@
 // there is more than one process. The store, a server through which the ranks find one another, is at MASTER_ADDR, or at 127.0.0.1 if all
 // ranks are on one host. Open MPI sets no host name, so a run on several hosts needs MASTER_ADDR.
 //
-// Slurm: SLURM_PROCID, SLURM_LOCALID, and of the step, or else of the job, the number of tasks (SLURM_STEP_NUM_TASKS,
-// SLURM_NTASKS), the tasks per node (SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE with SLURM_NODEID, or else
-// SLURM_NTASKS_PER_NODE) and the nodes (SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, SLURM_NODELIST). They describe a run
-// if srun started more than one task. The shell of an allocation and a batch script also have such variables, but
-// SLURM_STEP_ID is missing there or names a special step. The store is at MASTER_ADDR, or on the first node.
+// Slurm: SLURM_PROCID, SLURM_LOCALID, and the variables that state for the step, or else for the job, the number of tasks
+// (SLURM_STEP_NUM_TASKS, SLURM_NTASKS), the tasks per node (SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE with SLURM_NODEID, or else
+// SLURM_NTASKS_PER_NODE) and the nodes (SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, SLURM_NODELIST). They describe a run if srun started more
+// than one task. The shell of an allocation and a batch script also have such variables, but SLURM_STEP_ID is missing there or names a
+// special step. The store is at MASTER_ADDR, or on the first node.
 //
-// The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun itself uses this port, and the next port is
-// used. Without MASTER_PORT, the port is 29500, except under Slurm:
+// The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun itself uses this port, and the store of the ranks
+// uses the next port (after 65535, port 65534). Without MASTER_PORT, the port is 29500, except under Slurm:
 //   15000 + (SLURM_JOB_ID + 7919 * SLURM_STEP_ID) mod 15000.
-// Two jobs on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do two steps of one job.
-// The result is below 32768, the first port that Linux assigns to outgoing connections.
+// Two steps of one job on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do steps with
+// the same number of two jobs unless the numbers of the jobs do. The result is below 32768, the first port that Linux assigns to outgoing
+// connections.
 //
 // Thread-safe: pure functions.
 #pragma once

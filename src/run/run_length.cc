@@ -24,8 +24,8 @@ std::optional<RunState> state_to_resume(const Arguments& arguments, FileSystem& 
   }
 }
 
-// Returns true if the batches after the checkpoint differ from those that an uninterrupted run would have, because the batch size or the
-// data has changed, or because the epoch starts again.
+// Returns true if the batches after the checkpoint differ from those that an uninterrupted run would have, because the batch size, the
+// number of batches per step or the data has changed, or because --ignore_data_skip makes the run start its epoch again.
 bool has_other_batches(const Arguments& arguments, const RunLength& length, const RunState& state) {
   const Arguments& before = state.arguments;
   return arguments.ignore_data_skip || state.data.rows != length.rows_per_epoch ||

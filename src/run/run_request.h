@@ -15,7 +15,7 @@ void set_passes(const Arguments& arguments, PassOptions& passes);
 // of the setup. Errors: as request_of(); kWillNotFit if even full recomputation exceeds --recompute_budget.
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files);
 
-// Estimates the host memory that the process uses outside the arena, which is part of the plan. Pure functions of the setup.
+// Estimates the host memory that the process uses outside the arena. The plan includes this memory. Pure functions of the setup.
 
 struct RunSetup;
 struct Dataset;

@@ -148,8 +148,8 @@ void check_best_metric(const Arguments& arguments, const DataSets& data, std::ve
               arguments.metric_for_best_model, fmt::join(names, ", eval_"));
 }
 
-// Returns the rank of this process, and sets the arguments that state the number of ranks. Errors: as rank_place(); kUsage if the
-// arguments ask for other numbers of ranks than were started, or if the number cannot be the same on all machines.
+// Returns the rank of this process, and sets the arguments that state the number of ranks. Errors: as rank_place(); kUsage if the arguments
+// ask for other numbers of ranks than were started, or if the number of ranks per machine cannot be the same on all machines.
 RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   RankPlace place = rank_place(environment);
   require_equal_machines(place);
@@ -232,8 +232,8 @@ TaskChoice task_of_file(const Arguments& arguments, const Environment& environme
   const ModelSource model = find_model(arguments, RunPurpose::kPlan, hub_of(arguments, environment), files);
   if (model.config.problem_type && record_of(*model.config.problem_type).head->predicts_tokens)
     return {.problem_type = model.config.problem_type, .note = model.task_note};
-  // If there is a note but no problem type, the training file has labels, so the language model of the checkpoint becomes the base of a
-  // classifier.
+  // find_model() returns a note about the task but no problem type if the training file has labels, so that the language model of the
+  // checkpoint becomes the base of a classifier.
   if (!model.task_note.empty() && !model.config.problem_type)
     return {.problem_type = ProblemType::kSingleLabel, .note = model.task_note};
   const std::string extension = data_extension(arguments.train_file);

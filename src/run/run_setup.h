@@ -1,5 +1,5 @@
 // Determines everything about a run that must be known before its plan is made: model, tokenizer, data, labels, steps and the request for
-// the plan. prepare_run() gathers it from arguments, files and the machine; the parts are returned by the functions of model_source.h,
+// the plan. prepare_run() gathers these facts from arguments, files and the machine, by calling the functions of model_source.h,
 // device_choice.h, tokenizer_source.h, data_sets.h, label_choice.h and run_length.h. Owns the data.
 #pragma once
 
@@ -43,7 +43,7 @@ struct RunSetup {
   GenerationSizes generation = {};  // sizes of the text generation; set if the run generates texts
   PlanRequest request = {};         // result of request_of() for the arguments and facts
   PlanLabels plan_labels = {};
-  // Before the first step, measures the algorithms that are missing in the tuning table.
+  // if true, the run measures, before its first step, the algorithms of matrix products that are missing in the tuning table
   bool measures_products = false;
   std::string tuning_file = {};  // path of the tuning table that the run updates; "" if there is none
   std::vector<std::shared_ptr<Metric>> metrics = {};  // metrics that the calling program defines

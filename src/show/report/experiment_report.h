@@ -43,8 +43,8 @@ struct ExperimentSummary {
   double fastest_samples_per_s = 0;
   bool has_spread = false;
   bool is_fastest_clear = false;
-  // The row with the least memory. `is_smallest_clear` is true if every other row needs more: at least 2 MiB, and more
-  // than 2 %.
+  // The row with the least memory. `is_smallest_clear` is true if every other row needs more memory, and the difference is more than 2 MiB
+  // and more than 2 % of the memory of the other row.
   std::string smallest = {};
   bool is_smallest_clear = false;
   int64_t smallest_bytes = 0;

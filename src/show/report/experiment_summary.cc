@@ -15,7 +15,8 @@ void add(double off, PredictionErrors& errors) {
   if (std::fabs(off) > std::fabs(errors.worst)) errors.worst = off;
 }
 
-// Returns the spread (relative variation between repeated runs) of the ratio of two speeds, or nothing if one was not repeated.
+// Returns the spread (relative variation between repeated runs) of the ratio of two speeds, or nothing if one of the two runs was not
+// repeated often enough for speed_spread().
 std::optional<double> spread_of_both(const ExperimentFigures& a, const ExperimentFigures& b) {
   const std::optional<double> first = speed_spread(a);
   const std::optional<double> second = speed_spread(b);
@@ -32,8 +33,8 @@ bool is_clearly_fastest(const ExperimentRow& row, const std::vector<ExperimentRo
   });
 }
 
-// Returns true if the row needs clearly less memory than every other one. Differences below these two limits may be
-// caused by the granularity in which memory is measured.
+// Returns true if the row needs clearly less memory than every other one. Differences below kLeastBytes or below the share kLeastShare may
+// be caused by the granularity in which memory is measured.
 bool is_clearly_smallest(const ExperimentRow& row, const std::vector<ExperimentRow>& rows) {
   constexpr int64_t kLeastBytes = int64_t{2} << 20;
   constexpr double kLeastShare = 0.02;

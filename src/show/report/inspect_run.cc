@@ -188,7 +188,7 @@ std::string memory_figures_text(const Json& object) {
          memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
                                .arena_bytes = integer(object, "arena_bytes"),
                                .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
-                               // memory_outcome_table() does not show this number, so it is not read.
+                               // memory_outcome_table() does not show arena_written_bytes, so it is not read from the file.
                                .arena_written_bytes = 0,
                                .lower_bound_bytes = integer(object, "lower_bound_bytes"),
                                .constant_bytes = integer(object, "constant_bytes"),
