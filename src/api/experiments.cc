@@ -150,7 +150,7 @@ Words batch_32() {
 
 const Words kUpdateInBackward{"--optimizer_in_backward", "True", "--max_grad_norm", "0"};
 
-// Returns further rows: each of Plimsoll's methods alone, then all of them together.
+// Returns further rows: runs with a single method, other batch sizes and combinations of methods. The last rows exist only on a GPU.
 std::vector<Row> our_rows(ExperimentDevice device) {
   const Words bf16{"--bf16", "True"};
   std::vector<Row> rows{

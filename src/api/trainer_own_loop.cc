@@ -188,8 +188,9 @@ double Trainer::forward_backward(const Batch& batch) {
   }
   const BatchInfo& info = made.batch.info;
   if (step.micro_batches == 0) {
-    // The loss is divided by the number of labels in all batches of which train() would make this step (at the end of an epoch, there may
-    // be fewer than --gradient_accumulation_steps batches). If the custom loop then uses other batches, update() corrects the gradients.
+    // The loss is divided by the number of labels that the step is expected to have. For a batch of next_batch(), this is the number in all
+    // batches of which train() would make the step (fewer batches at the end of an epoch); for a batch of make_batch(), its own number. If
+    // the step then has another number of labels, update() corrects the gradients.
     step.labels = 0;
     step.denominator = static_cast<double>(std::max<int64_t>(1, info.labels_in_step));
   }

@@ -26,8 +26,7 @@ struct Option {
   bool is_flag = false;
   bool is_list = false;
   bool is_repeatable = false;  // if given several times, the lists are concatenated
-  // true if the option may be given without a value: a flag, or a text setting for which a missing value means True or the first of its
-  // choices
+  // true for a text setting whose name may be given without a value, which then means True or the first of the setting's choices
   bool may_stand_alone = false;
   bool is_negated = false;
 };
@@ -101,7 +100,7 @@ class CommandLine {
     }
   }
 
-  // Handles a word after "--", which is always a positional argument.
+  // Handles a word after "--". If positional arguments are allowed, the word is one of them, even if it names a settings file.
   void read_after_options(const std::string& word) {
     if (options_.allow_positionals) {
       result_.positionals.push_back(word);

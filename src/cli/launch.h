@@ -47,9 +47,9 @@ struct RankCommand {
 // rank 0, whose messages are visible, is the cause if it ends with the same exit code at the same time. The others
 // receive SIGTERM, and SIGKILL after `grace`. The result is the exit code of the cause, or kDevice if a signal ended it.
 //
-// Signals. Each rank has its own process group, so that keys of the terminal reach only this process. SIGINT, SIGTERM
-// and SIGHUP to this process are forwarded once each to all ranks. Afterwards the result is the exit code of rank 0, or
-// 128 + the signal if this signal ended it. Ctrl-Z stops the ranks together with this process.
+// Signals. Each rank has its own process group, so that keys of the terminal reach only this process. A SIGINT, SIGTERM or SIGHUP to this
+// process is forwarded to all ranks, to each of them once. Afterwards the result is the exit code of rank 0, or 128 + the signal if this
+// signal ended it. Ctrl-Z stops the ranks together with this process.
 //
 // Stopped ranks. If ranks fail with kDevice while another one is stopped (SIGSTOP), they have waited for it. It is named as the
 // cause and killed.

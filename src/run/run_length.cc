@@ -49,7 +49,8 @@ void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics&
                   largest.tokens));
 }
 
-// Adds notes about logging, evaluation and saving at intervals that are longer than the run. It evaluates and saves at its end in any case.
+// Adds notes about logging and evaluation at intervals that are longer than the run, which in any case evaluates at its end, and a warning
+// if a step accumulates more micro-batches than an epoch has.
 void note_unreached_intervals(const Arguments& a, const RunLength& length, Diagnostics& diagnostics) {
   const std::string steps = counted(length.max_steps, "optimizer step");
   const auto is_beyond = [&](double interval) { return interval > static_cast<double>(length.max_steps); };

@@ -31,8 +31,8 @@ inline bool ends_with_plan(RunPurpose purpose, const Arguments& arguments) {
 }
 
 // States how a run uses data. A plan reads data only if it is given training data. With a tokenizer it then knows the exact sizes of the
-// run's batches; without one it reads rows and labels, and assumes that every text has the greatest length. Every other run reads its
-// data.
+// run's batches; without one it reads rows and labels, and assumes that every text has the greatest length. A run that generates texts, and
+// its plan, read no data. Every other run reads its data.
 enum class DataUse : uint8_t { kNone, kReadsRows, kReads };
 
 // Warnings and notes to be printed, in the order in which they were added.

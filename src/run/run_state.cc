@@ -221,7 +221,7 @@ std::string best_checkpoint_path(const RunState& state) {
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
-  // As in Trainer, the best step is only recorded if a checkpoint was saved.
+  // As in Trainer, the best step is recorded only if --save_strategy is not "no".
   json["best_global_step"] =
       state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
   json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);

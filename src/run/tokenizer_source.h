@@ -25,8 +25,8 @@ struct TokenizerSource {
   std::optional<Error> missing = {};
 };
 
-// Returns the folder of the tokenizer: --tokenizer_name, or else the folder of the adapter or of the model; "" if there is none. A plan
-// without training data ignores --tokenizer_name.
+// Returns the folder of the tokenizer: --tokenizer_name, or else the folder of the adapter or of the model; "" if there is none, and for
+// random data. A plan without training data ignores --tokenizer_name.
 std::string find_tokenizer_folder(const Arguments& arguments, RunPurpose purpose, const ModelSource& model,
                                   const HubEnvironment& hub, FileSystem& files);
 
@@ -38,8 +38,8 @@ DataUse choose_data_use(const Arguments& arguments, RunPurpose purpose, const Mo
 enum class TokenIdRows : uint8_t { kNone, kPossible, kFound };
 
 // Finds out whether a data file of the run contains token ids, for which no tokenizer is needed. kFound: the first 64 KiB of a JSON file
-// contain "input_ids". kPossible: a file is compressed or in one of Arrow's formats, and was not examined. Files that cannot be opened
-// count as files without ids.
+// contain "input_ids". kPossible: a file is compressed or in one of Arrow's formats and was not examined, or the header of a CSV file
+// contains input_ids. Files that cannot be opened count as files without ids.
 TokenIdRows find_token_id_rows(const Arguments& arguments);
 
 // Loads the tokenizer from its folder. If --tokenizer_name is not set and no file in the folder states the tokenizer's class, the class
@@ -63,7 +63,8 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
 std::vector<CopiedFile> copied_tokenizer_files(FileSystem& files, const TokenizerSource& source,
                                                const std::string& chat_template = {});
 
-// Returns the number of tokens per block for a language model: --block_size or 1024, but at most the number of positions of the model.
+// Returns the number of tokens per block for a language model: --block_size, or if it is not set, --dummy_seq_length for random data,
+// otherwise --max_seq_length for a masked and 1024 for a causal language model. The result is at most the number of positions of the model.
 int64_t block_size(const Arguments& arguments, const ModelConfig& config);
 
 // Returns the largest number of tokens per sequence: that of a block for a language model, or else the number that the arguments state,
