@@ -175,10 +175,9 @@ class Trainer {
   void save_model(const std::string& folder);
   // Merges metrics into FOLDER/<split>_results.json and all_results.json, as Hugging Face's Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
-  // Writes reports into output_dir: plan.json, memory.json, memory.svg, loss.svg and metrics.svg (if something was logged); profile.json with
-  // --profile; and the model card README.md if the run was not interrupted. A README.md that Plimsoll did not
-  // write is kept. Writes nothing if the resumed run had already finished and its reports exist. Returns the
-  // names of the files that were written.
+  // Writes reports into output_dir: plan.json, memory.json, report.json, memory.svg, loss.svg and metrics.svg (if something was logged);
+  // profile.json with --profile; and the model card README.md if the run was not interrupted. A README.md that Plimsoll did not write is
+  // kept. Writes nothing if the resumed run had already finished and its reports exist. Returns the names of the files that were written.
   std::vector<std::string> save_reports(const TrainOutput& output);
 
   // Requests that the current step is finished and saved and that train() then returns with `interrupted`

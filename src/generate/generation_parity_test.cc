@@ -162,7 +162,7 @@ TEST(Generation, ProcessorsAsTransformers) {
                      scores);
     const Json& kept = c.at("kept");
     if (c.at("ties").get<bool>()) {
-      // If scores are equal, transformers does not define which of them top-p and min-p keep.
+      // transformers does not define which of several tokens with equal scores top-p and min-p keep, so only the kept scores are compared.
       std::multiset<float> found, expected;
       for (const float x : scores) {
         if (x > kRemovedScore) found.insert(x);

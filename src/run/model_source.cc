@@ -58,7 +58,7 @@ void check_model_types(const ModelFolder& adapter, const ModelConfig& adapter_co
 }
 
 // Reads the folder of the base model. A plan needs no weights, and a plan for a preset needs no folder either. If the folder of the adapter
-// has a configuration, that one is used.
+// has a configuration, it is used instead of that of the base model.
 void read_base(const Arguments& arguments, RunPurpose purpose, const std::optional<ModelFolder>& adapter,
                const HubEnvironment& hub, FileSystem& files, ModelSource& model) {
   const bool only_plans = is_plan(purpose);

@@ -69,7 +69,8 @@ struct RunState {
   std::map<std::string, double> schedule_state;
   std::map<std::string, std::string> callback_states;
   LogHistory log_history;  // the log of the run, which is stored in a separate file
-  // True if a checkpoint was saved, for trainer_state.json. It is not stored, because a run that resumes always has a checkpoint.
+  // true if the run has saved a checkpoint; trainer_state.json states it as should_save. The flag is not stored in run_state.json, because
+  // a run that resumes always has a checkpoint.
   bool has_checkpoint = false;
   bool saved_at_end = false;  // true if a checkpoint of the last step of the run was saved
   Arguments arguments;

@@ -63,8 +63,8 @@ TEST(TokenizerSource, ASavedTokenizerNamesTheChatTemplateOfItsTraining) {
   Arguments other;
   other.chat_template = "chatml";
   EXPECT_EQ(find_chat_template(other, saved).name(), "chatml");
-  // If the saved model is trained further, the name of its chat template must be saved again, or that of the template that the new run is
-  // given.
+  // If the saved model is trained further, the new model must be saved with the same chat template, or with the template that the new run
+  // names.
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved)) EXPECT_FALSE(file.text);
   for (const CopiedFile& file : copied_tokenizer_files(posix_file_system(), saved, "chatml")) {
     if (file.text) folder.write("tokenizer_config.json", *file.text);
