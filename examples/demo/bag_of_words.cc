@@ -3,9 +3,10 @@
 // Two baselines without transformers: the most frequent class, and a multinomial logistic regression on words
 // and pairs of neighbouring words. A separate program without code from the engine.
 //
-// Features: tf-idf (term frequency 1 + ln n, inverse document frequency 1 + ln((1 + N) / (1 + n_t)), rows of
-// length 1) of the training rows' unigrams and bigrams. Training: AdaGrad on single rows with one thread; the
-// epoch with the best accuracy on the validation file is kept. The same input gives the same results.
+// Features: tf-idf of the unigrams and bigrams of the training rows. A term that occurs n times in a row, and in n_t of N training rows,
+// has the term frequency 1 + ln n and the inverse document frequency 1 + ln((1 + N) / (1 + n_t)). Rows are scaled to length 1. Training:
+// AdaGrad on single rows with one thread; the epoch with the best accuracy on the validation file is kept. The same input gives the same
+// results.
 #include <algorithm>
 #include <cctype>
 #include <chrono>

@@ -1,6 +1,6 @@
-// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman,
-// "An empirical study of smoothing techniques for language modeling", 1998, section 3). It reads the same tokens as the
-// transformer with which it is compared. Not thread-safe while it is filled; afterwards reads are.
+// The baseline of `make demo-clm`: an interpolated n-gram model with modified Kneser-Ney discounts (Chen and Goodman, "An empirical study
+// of smoothing techniques for language modeling", 1998, section 3). It reads the same tokens as the transformer with which it is compared.
+// While n-grams are added, only one thread may use the object; afterwards several threads may read it.
 #pragma once
 
 #include <array>

@@ -113,8 +113,8 @@ TEST(Documents, LinksLeadSomewhere) {
 }
 
 TEST(Documents, NamedFilesExist) {
-  // A text in backticks below one of these folders, such as `src/plan/compile/plan.h` or `docs/MEMORY.md`,
-  // must be a path of the tree.
+  // A text in backticks that begins with the name of one of these folders, such as `src/plan/compile/plan.h` or `docs/MEMORY.md`, must be
+  // the path of an existing file or folder.
   const std::regex name(R"(`((src|docs|include|tests|scripts|cmake|examples|bench)/[A-Za-z0-9_./-]+)`)");
   int names = 0;
   for (const fs::path& path : documents()) {

@@ -58,7 +58,7 @@ std::vector<std::string> needed_by(const std::string& path) {
 
 TEST(Driver, NothingOfItIsLinked) {
   std::vector<std::string> files{place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
-  // The shared library libplimsoll.so is checked too. Some builds do not create it.
+  // Besides the program, the shared library libplimsoll.so is checked if it exists; some builds do not create it.
   if (const std::string library = PLIMSOLL_BINARY_DIR "/libplimsoll.so"; std::filesystem::exists(library))
     files.push_back(library);
   for (const std::string& file : files) {

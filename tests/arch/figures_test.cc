@@ -150,8 +150,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
                                           "cpu"};
   const Arguments arguments = parse_arguments(words).arguments;
   RunSpec run = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).spec();
-  // Plans for a CPU with AVX-512, as docs/GUIDE.md does. The position of the memory peak depends on the scratch memory
-  // of kernels, which differs between CPUs.
+  // The plan is made for a CPU with AVX-512, like the one in docs/GUIDE.md. The op at which memory is at its peak depends on the scratch
+  // memory of kernels, which differs between CPUs.
   run.facts.device.isa = CpuIsa::kAvx512;
   const Plan planned = build_plan(request_of(run));
   const std::string plan = make_plan_report(planned, run, PlanLabels(), Savings::kLeaveOut).table;
@@ -166,8 +166,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
 }
 
-// For each set of methods, docs/GUIDE.md shows the memory that `fit` computed. It must equal the planned
-// memory of a run with these methods. The speeds in the same table are estimates and are not compared.
+// For each set of training methods, such as bf16 with an 8-bit optimizer, docs/GUIDE.md shows the memory that `fit` computed. This memory
+// must equal the planned memory of a run with the same methods. The speeds in the same table are estimates and are not compared.
 TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
   const std::string guide = read("docs/GUIDE.md");
   const std::map<std::string, std::vector<std::string>> methods{
@@ -199,8 +199,8 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // The first three numbers of the row "total" are the memory while loading, resuming and training. The
-    // third one is the largest. It is rounded up, as `fit` does.
+    // The first three numbers of the row "total" are the memory while loading, resuming and training. The third one is the largest. The
+    // test rounds it up to whole MiB, as `fit` does.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

@@ -1,5 +1,5 @@
-// Checks that the documents for all readers stay short, and that only few source files are very short, because a subject that is
-// spread over many tiny files is hard to read.
+// Checks that the documents that every reader needs (README.md and docs/ARCHITECTURE.md) stay short, and that only few source files are
+// very short, because a subject that is spread over many tiny files is hard to read.
 #include <gtest/gtest.h>
 
 #include <algorithm>

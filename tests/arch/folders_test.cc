@@ -54,8 +54,8 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
   }
 }
 
-// Returns the folders to two levels below src/ and one level below the other folders. The page does not list deeper
-// folders.
+// Returns the folders that docs/FOLDERS.md must list: those of the root, those one level below src/, tests/, bench/ and examples/, and
+// those two levels below src/. The page does not list deeper folders.
 std::set<std::string> folders_of_the_tree() {
   std::set<std::string> found;
   add_folders("", found);

@@ -37,7 +37,7 @@ void add_unique(std::map<std::string, fs::path>& owners, const std::string& name
       << file.lexically_relative(kRoot) << "; rename one of them";
 }
 
-// Returns the name of the type that a line at the beginning of a definition defines; "" for other lines.
+// If the line is the first one of the definition of a type, returns the name of the type, otherwise "".
 std::string defined_type(std::string_view line) {
   constexpr std::array<std::string_view, 3> kKeywords{"struct ", "enum class ", "class "};
   const auto* const keyword =

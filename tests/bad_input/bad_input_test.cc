@@ -100,8 +100,8 @@ TEST(BadInput, Chats) {
   run_cases(chat_cases());
 }
 
-// The message must say that the checkpoint belongs to another model. The optimizer states of the deeper model do not
-// fit either, but a message about them would mislead the user.
+// A run of a model with one layer must not resume from a checkpoint of a model with two layers. The message must say that the checkpoint
+// belongs to another model. Its optimizer states do not fit either, but a message about them would mislead the user.
 TEST(BadInput, ACheckpointOfADeeperModel) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string run = ground().path("deeper");
@@ -274,8 +274,8 @@ TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
   EXPECT_NE(result.output.find("(searched '" + folder + "')"), std::string::npos) << result.output;
 }
 
-// The program must refuse to run if the system provides fewer threads than were requested: oneDNN divides a
-// product among the requested number and would leave a part of it unwritten.
+// The program must refuse to run if the system provides fewer threads than were requested: oneDNN divides a matrix product among the
+// requested number of threads, so the parts of missing threads would not be computed.
 TEST(BadInput, FewerThreadsThanGivenAreAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string log = ground().path("log");
@@ -299,8 +299,8 @@ TEST(BadInput, FewerThreadsThanGivenAreAnError) {
   }
 }
 
-// Exceeding the limit for the size of a file (RLIMIT_FSIZE) is reported like a full disk; the signal would
-// otherwise end the program without a message.
+// Exceeding the limit for the size of a file (RLIMIT_FSIZE) must be reported like a full disk. The program must therefore not be ended by
+// the signal SIGXFSZ that the system then sends.
 TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = undried(
@@ -361,7 +361,7 @@ TEST(BadInput, APlanOfDataIsThatOfTheRun) {
   }
 }
 
-// At least 550 cases must expect an error, so that none were lost, and the names of all cases must be unique. The tests
+// The names of all cases must be unique, and at least 550 cases must expect an error; fewer would mean that cases were lost. The tests
 // above run the cases.
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;

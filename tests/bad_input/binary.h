@@ -35,7 +35,7 @@ class Process {
   bool is_running();
   pid_t pid() const { return pid_; }
   void send(int signal) const;
-  // Waits for the end, at most `limit_ms`; then kills the process and sets timed_out.
+  // Waits until the process has ended. If it is still running after `limit_ms` milliseconds, kills it and sets timed_out.
   ProcessResult wait(int limit_ms = 60000);
   // Returns what the process has written to its log so far.
   std::string output() const;

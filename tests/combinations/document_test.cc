@@ -1,6 +1,6 @@
-// docs/COMBINATIONS.md is generated from the table of methods and the program's answer to each pair. This
-// test writes it to the build folder and compares. The result does not depend on the machine: GPUs are
-// planned as an H200, CPUs as one with AMX.
+// docs/COMBINATIONS.md is generated from the table of training methods and from the program's answer to each pair of methods. This test
+// generates the document, writes it to the build folder, and compares it with the file in docs/. The result does not depend on the machine:
+// GPUs are planned as an H200, CPUs as one with AMX.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Returns the sentence that the document contains about a method without effect on a CPU. Fails unless the
-// program refuses the method on a CPU or explains in a note why it has no effect there.
+// Returns the sentence that the document contains about a method that has no effect on a CPU. Fails the test unless the program refuses the
+// method on a CPU or explains in a note why it has no effect there.
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());

@@ -170,7 +170,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    // The set without this method may be invalid, for example if another method of the set requires it.
+    // The method is skipped if the set without it is invalid, for example because another method of the set requires it.
     if (!refusal(rest).empty()) continue;
     // Gradient accumulation is compared without dropout, because several micro-batches draw other dropout masks than one large
     // batch. No other method changes the masks.

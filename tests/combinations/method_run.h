@@ -1,4 +1,5 @@
-// Runs a tiny model with a set of methods and checks the guarantees that hold for every set.
+// Runs a tiny model with a set of training methods, such as bf16, recomputation or an optimizer, and checks the guarantees that hold for
+// every set.
 #pragma once
 
 #include <string>
@@ -38,9 +39,9 @@ class MethodRuns {
 
   // Checks the following, reported through GoogleTest:
   //  1. The arena has the planned size to the byte, and is used up to its last tensor.
-  //  2. The losses with each method equal those of the set without it: bit for bit if the method keeps the
-  //     bits, otherwise within the error of another order or precision; only the first loss if the method
-  //     changes the result of training.
+  //  2. For each method, the losses of the set equal those of the set without this method. If the method promises the same bits, they are
+  //     equal bit for bit, otherwise within the error of another order of sums or another precision. If the method changes the result of
+  //     training, such as another optimizer, only the first loss is compared.
   //  3. On a CPU the losses equal those of the plain reference kernels, within the error of another order of sums.
   //  4. A run that stops and resumes ends with the same bits.
   void check(const MethodSet& set);

@@ -1,4 +1,4 @@
-// Trains with two hundred random combinations of two or more memory-saving methods and checks what each combination promises. The
+// Trains with two hundred random combinations of two or more memory-saving methods and checks the guarantees that method_run.h lists. The
 // combinations are divided among several tests, which can run in parallel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -286,8 +286,8 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   };
   refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
           {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "omit --peer"});
-  // Without --peer_script, bench must find its own script from any working directory. It gets as far as
-  // running the interpreter, so the error is about the interpreter, which does not exist.
+  // Without --peer_script, bench must find its own script from any working directory. The interpreter that is given here does not exist. An
+  // error about the interpreter shows that bench has found the script.
   refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
   refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "the file does not exist"});
 }

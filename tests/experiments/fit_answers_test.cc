@@ -102,8 +102,9 @@ TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
   const Words words = tiny_arguments(folder);
-  // Without a memory limit, the report gives the smallest and the largest memory of all sets of methods. The limits
-  // below are between the two, so low that a run must recompute layers or use an optimizer with smaller states.
+  // Without a memory limit, the report gives the smallest and the largest memory of all sets of methods. The limits below are the middle of
+  // the two, the smallest, and 400000 bytes less than the smallest. They are so low that a run must recompute layers or use an optimizer
+  // with smaller states.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());

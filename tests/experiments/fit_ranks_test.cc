@@ -127,8 +127,8 @@ TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   EXPECT_EQ(result.output.find("--tp_size"), std::string::npos) << result.output;
 }
 
-// The report must repeat the notes of the program about the given arguments, such as links without effect, and
-// state the sequence length that is planned.
+// The report must repeat the notes of the program about the given arguments, for example that a link in --links has no effect, and state
+// the sequence length that is planned.
 TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
   const TestFolder folder("fit_ranks_remarks");
   const Words run{"--device",       "h100",      "--config_name", "gpt2",

@@ -1,5 +1,5 @@
-// Tests `plimsoll plan --experiments`: each row of its table must state what `plan` predicts for these
-// arguments, and next to it the measurements that Hugging Face's documents state.
+// Tests `plimsoll plan --experiments`: each row of its table must state what `plan` predicts for the arguments of the row, and next to this
+// prediction the measurements that Hugging Face's documents state.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Exports small models as GGUF files and reads these with an independent reader. Every tensor must have the
-// same bits as in the safetensors file. scripts/check_gguf.sh compares the results of llama.cpp.
+// Exports small models as GGUF files and reads these with an independent reader. Every tensor must have the same bits as in the safetensors
+// file. scripts/check_gguf.sh compares what llama.cpp computes from exported files with what Plimsoll computes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,9 +36,8 @@ std::vector<float> transposed(const std::vector<float>& values, size_t rows, siz
   return result;
 }
 
-// Returns the rows of a query or key matrix in the order of llama.cpp, which stores the two halves of each
-// rotary pair next to each other. For head h of width W, its row h W + 2 i + j is row h W + j W / 2 + i of
-// Hugging Face.
+// Returns the rows of a query or key matrix in the order of llama.cpp, which stores the two halves of each rotary pair next to each other.
+// For element j (0 or 1) of pair i in head h of width W, row h W + 2 i + j of llama.cpp is row h W + j W / 2 + i of Hugging Face.
 std::vector<float> paired(const std::vector<float>& values, size_t heads, size_t width) {
   const size_t columns = values.size() / (heads * width);
   std::vector<float> result(values.size());

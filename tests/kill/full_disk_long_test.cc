@@ -1,5 +1,6 @@
-// Makes every call with which a run changes its output folder fail with ENOSPC and with EIO. At every seventh call
-// the failure is permanent as well. The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes.
+// Makes every call with which a run changes its output folder fail alone, with ENOSPC and with EIO. Further runs have a permanent failure
+// instead: every seventh call is made the first of the calls that fail. The cases are independent: GTEST_TOTAL_SHARDS distributes them over
+// processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/full_disk.h"

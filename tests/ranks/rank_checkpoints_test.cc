@@ -50,7 +50,8 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
     EXPECT_EQ(find_damage(posix_file_system(), folder, VerifyDepth::kHashes), std::nullopt) << folder;
 }
 
-// Runs two ranks that torchrun would start. `other`: the output folder of rank 1. Returns the output of rank 0.
+// Runs two ranks with the environment variables that torchrun would set. `run` and `other` are the output folders of rank 0 and rank 1.
+// Returns the output of rank 0.
 std::string run_two_ranks(const TestFolder& folder, const std::string& model, const std::string& run,
                           const std::string& other, const std::vector<std::string>& more) {
   const int port = free_port();

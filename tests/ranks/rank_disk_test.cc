@@ -25,8 +25,8 @@ std::vector<std::string> with_failing_calls(const std::string& folder, std::vect
   return variables;
 }
 
-// Rank 1 writes and syncs its part of two files per checkpoint, with at least 7 and less than 200 calls: the model has 39 tensors, and
-// each has two states. The call that fails is therefore made after the first checkpoint and before the last one.
+// Rank 1 writes and syncs its part of two files per checkpoint, with at least 7 and less than 200 calls: the model has 39 tensors, and each
+// has two states. Call 200, the first one that fails, is therefore made after the first checkpoint and before the last of 30.
 TEST(RankDisk, AnErrorOfOneRankIsThatOfAllAndNamesIt) {
   const TestFolder folder("rank_disk");
   const std::string model = write_tiny_model(folder);

@@ -239,7 +239,7 @@ TEST(RunOfRanks, DividedLayersResumeOnAnyMesh) {
   expect_near(logged_values(several, "grad_norm"), logged_values(one, "grad_norm"), kRelative);
 }
 
-// Contains a safetensors file of an adapter in fp32, which consists of the header's length, the header, and all numbers.
+// The content of the safetensors file of an adapter in fp32. Such a file consists of the length of the header, the header, and all numbers.
 struct AdapterFile {
   explicit AdapterFile(const std::string& run) {
     const std::string bytes = read_file(run + "/adapter_model.safetensors");

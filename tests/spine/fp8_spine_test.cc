@@ -263,9 +263,9 @@ TEST(Fp8, SavedActivationsAreNotLargerThanInBf16) {
     for (const Value& value : fp8.programs.at(kTrainProgram).graph.values()) {
       if (value.name.ends_with(".scale")) scale_bytes += arena_alignment(fp8.request.device.kind);
     }
-    // With full recomputation, memory is at its peak in the op whose widest gradient exists in bf16 and also
-    // in fp8, both as it is and transposed. On a GPU this op may also be the peak with less recomputation,
-    // because it needs the workspace of a matrix product as well.
+    // With full recomputation, the memory peak is at an op during which the widest gradient, that of a feed-forward layer, exists three
+    // times: in bf16, in fp8, and in fp8 transposed. On a GPU the peak may be at this op even with less recomputation, because the op also
+    // needs the workspace of a matrix product.
     const bool is_wider = policy == RecomputePolicy::kFull || fp8.is_on_gpu();
     const int64_t widest = large.tokens * fp8.request.model.config.intermediate_size;
     EXPECT_LE(fp8.arena_bytes, bf16.arena_bytes + scale_bytes + (is_wider ? 2 * widest : 0));

@@ -244,7 +244,8 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         const double down = loss_with(executor, batch);
         view.store(i, value);
         const double numeric = (up - down) / (2 * kStep);
-        // The central difference has a truncation error of kStep^2 f'''/6, and a rounding error of 2^-53 / kStep times the loss.
+        // The central difference has a truncation error of kStep^2 / 6 times the third derivative of the loss, and a rounding error of
+        // 2^-53 / kStep times the loss.
         EXPECT_NEAR(gradient[base + static_cast<size_t>(i)], numeric, 2e-9 + 1e-6 * std::fabs(numeric))
             << spec.name << " element " << i;
         ++checked;

@@ -5,16 +5,14 @@
 // The reference kernels add terms in an order that does not depend on the bucket, so their results must be
 // equal bit for bit, with every optimizer.
 //
-// For the fast kernels the limit is derived from the roundings of their data type. To first order, the
-// difference between a run and exact arithmetic is a sum over all roundings of the run. Each rounding
-// contributes at most the error that the header of the kernel permits (gamma_n for a sum of n terms,
-// matmul_error_bound and others for products, u for stored values), multiplied by the derivative of the loss or
-// of a gradient. The derivatives are the same in both buckets, because adding a zero rounds nothing. A run of
-// the same step in double precision measures the difference for the tight bucket. A run in the larger bucket is
-// as close to exact arithmetic, so by the triangle inequality the two runs differ by at most twice this
-// difference. A single loss may by chance be closer than its type allows, so the largest difference over all
-// cases of a type is used. Half a unit in the last place is added, because each of the two losses is rounded
-// once.
+// For the fast kernels the limit is derived from the roundings of their data type. To first order, the difference between a run and exact
+// arithmetic is a sum over all roundings of the run. Each rounding contributes at most the error that the header of the kernel permits
+// (gamma_n for a sum of n terms, matmul_error_bound and others for products, u for stored values), multiplied by the derivative of the loss
+// or of a gradient. The derivatives are the same in both buckets, because adding a zero rounds nothing. A run of the same step in double
+// precision measures the difference for the tight bucket. A run in the larger bucket is as close to exact arithmetic, so by the triangle
+// inequality the two runs differ by at most twice this difference. A single loss may by chance be closer than its type allows, so the
+// largest difference over all cases with the same unit roundoff and the same model is used. Half a unit in the last place is added, because
+// each of the two losses is rounded once.
 //
 // Optimizers do not depend on rows, so it is enough to compare gradients. One step of SGD with a learning rate
 // of 1 adds the negative gradient to each weight. AdamW and Lion would turn the rounding errors of a gradient
@@ -199,8 +197,9 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     Distance& of_model = farthest[{roundoff(item.test), item.test.model_type}];
     keep_worst(of_model.loss, of_type.loss);
     keep_worst(of_model.update, of_type.update);
-    // An error that occurs with and without unused rows would only make the limit below larger. This check detects it:
-    // a value is rounded about ten times before the next norm, and norms do not increase the relative error.
+    // A fault of a kernel that occurs with and without unused rows would not be found by the comparison below, because it would make the
+    // limit larger. Therefore the distance from exact arithmetic has a limit of its own: a value is rounded about ten times before the next
+    // norm, and norms do not increase the relative error, so that 32 roundings leave a margin.
     EXPECT_LE(of_type.loss, 32 * roundoff(item.test));
     EXPECT_LE(of_type.update, 32 * roundoff(item.test));
     of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));

@@ -214,8 +214,8 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
     ++tight;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
-    // The last of these limits is too low for both plans. The run must then be refused, and the error must
-    // state how much memory the smaller plan needs.
+    // The last of these limits is too low for both plans. The result must then be the smaller plan, which does not fit, so that the error
+    // of the run states how much memory is needed at least.
     for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);

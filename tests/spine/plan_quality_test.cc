@@ -129,8 +129,8 @@ TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   }
 }
 
-// Of the layouts of random graphs, only 90 % must be within a factor of 1.10 of their lower bound. For random
-// models, this test requires it of every layout.
+// The project requires that 90 % of all layouts need at most 1.10 times their lower bound. This test requires more of the plans of random
+// models: 90 % must be within a factor of 1.01, and all within 1.05.
 TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
   std::vector<double> ratios;
   for (uint64_t seed = 100; seed < 300; ++seed) {

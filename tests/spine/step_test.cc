@@ -196,8 +196,9 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   }
 }
 
-// During profiling the results of a step are read before the next step begins. Otherwise the log showed a last step of a few milliseconds,
-// because the step before it had waited for its ops.
+// During profiling the results of a step are read before the next step begins. The profiler waits for each op. If the ops of the next step
+// ran before the results of a step were read, their time would count for the wrong step, and the log would show a last step of a few
+// milliseconds.
 TEST(Step, NothingRunsAheadDuringProfiling) {
   const Plan plan = build_plan(testing::tiny_request({}, kBucket));
   Executor executor(plan, {.runs_ahead = true});

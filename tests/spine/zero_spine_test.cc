@@ -284,8 +284,8 @@ TEST(Zero, EachRankHasRoomForItsSlices) {
   }
 }
 
-// Updates alone read the lower halves of split weights and fp32 weights with 16-bit copies, so every ZeRO stage divides them. Steps must have
-// the same bits as those of ranks that have all of them.
+// Only updates read the lower halves of split weights, and the fp32 weights of which 16-bit copies exist. Every ZeRO stage therefore
+// divides these tensors among the ranks. Steps must have the same bits as those of ranks that each have whole tensors.
 TEST(Zero, EachRankHasASliceOfWhatOnlyUpdatesRead) {
   const RankSlices slices{.ranks = 2};
   struct Form {

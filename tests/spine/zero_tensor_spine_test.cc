@@ -84,8 +84,9 @@ TEST(ZeroInTensorGroups, MakesTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// The ranks of a tensor-parallel group divide some weights into parts. With ZeRO, data-parallel ranks must divide such a part into
-// slices, and each weight that is not divided as a whole. In the plans of these tests, ZeRO divides weights of at least 17 elements.
+// The ranks of a tensor-parallel group divide some weights into parts. With ZeRO, data-parallel ranks must divide each of these parts into
+// slices. A weight that the tensor-parallel ranks do not divide is one part. In the plans of these tests, ZeRO divides weights of at least
+// 17 elements.
 TEST(ZeroInTensorGroups, StoresSlicesOfParts) {
   for (const NamedCase& item : zero_cases()) {
     for (const ZeroStage stage : kStages) {

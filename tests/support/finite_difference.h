@@ -7,9 +7,9 @@
 
 namespace plimsoll::test {
 
-// Returns the derivative of loss() with respect to element i of x (f64), by a five-point formula. The
-// truncation error is h^4/30 times the fifth derivative, about 1e-12 here, and rounding adds 3 eps / (2 h)
-// times the loss, about 2e-13.
+// Returns the derivative of loss() with respect to element i of x (f64), by a five-point formula with the step h = 2^-10. The truncation
+// error is h^4/30 times the fifth derivative, about 1e-12 here, and rounding adds 3 eps / (2 h) times the loss, about 2e-13, where eps is
+// the relative rounding error of fp64.
 inline double finite_difference(GuardedBuffer& x, int64_t i, const std::function<double()>& loss) {
   constexpr double kH = 0x1p-10;
   double* const element = x.view().as<double>() + i;

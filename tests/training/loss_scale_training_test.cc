@@ -113,8 +113,8 @@ TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
 }
 
-// The gradient of a squared distance of a million overflows at every loss scale. Such an overflow ends the run with a
-// message that states the reason.
+// The loss is the squared distance of the output from labels of a million and more, so its gradient overflows fp16 at every loss scale.
+// Such an overflow ends the run with a message that states the reason.
 TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
   const TestFolder folder("loss_scale_smallest");
   Arguments arguments = fp16_arguments(testing::write_tiny_model(folder), folder.path("run"));

@@ -149,7 +149,7 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
-    // A run that is killed while it writes a report leaves a temporary file with such a name.
+    // A run that is killed while it writes the report README.md leaves a temporary file with this name, which the next run must delete.
     const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
     std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
