@@ -31,13 +31,14 @@ class NgramModel {
   double probability(std::span<const int32_t> past, int32_t token) const;
 
  private:
-  // Counts of the n-grams of one length. For the longest n-grams they are numbers of occurrences; for the others the
-  // number of different tokens that precede the n-gram.
+  // The n-grams of one length that begin with the same tokens; these tokens, all but the last one, are the context.
   struct Context {
     int64_t sum = 0;  // sum of the counts of all tokens that follow this context
     // Number of different tokens that follow this context with a count of 1, of 2, and of 3 or more.
     std::array<int64_t, 3> num_followers{};
   };
+  // The n-grams of one length. The count of an n-gram of the longest length is the number of its occurrences, and for shorter n-grams the
+  // number of different tokens that precede the n-gram.
   struct Level {
     std::unordered_map<uint64_t, int64_t> counts;
     std::unordered_map<uint64_t, Context> contexts;

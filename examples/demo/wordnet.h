@@ -1,7 +1,6 @@
-// Converts the data files of WordNet, which Debian's package wordnet-base installs, to rows of text with a
-// label: the text is a definition, the label is its lexicographer file, such as "noun.animal" or
-// "verb.motion". Every function is pure: the same files give the same rows in the same order on any machine,
-// because splits and order depend only on a hash of the defined word.
+// Converts the data files of WordNet, which Debian's package wordnet-base installs, to rows of text with a label: the text is a definition,
+// the label is its lexicographer file, such as "noun.animal" or "verb.motion". Every function is pure: the same files give the same rows in
+// the same order on any machine, because splits and order depend only on hashes of the defined words and of their definitions.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +48,9 @@ struct Dataset {
   int num_left_out = 0;  // number of classes that were left out because they have too few definitions
 };
 
-// Creates the data set. Rows are in the order of their hashes, so the first n of them, and those that `max_class`
-// keeps of a class, are a fair sample. Of several definitions with the same text only the first is kept, because
-// a test row must not occur in the training rows.
+// Creates the data set. Rows are in the order of a hash of their texts, and `max_class` keeps those rows of a class whose words have the
+// smallest hashes. The first n rows, and those that are kept of a class, are therefore a fair sample. Of several definitions with the same
+// text only the first is kept, because a test row must not occur in the training rows.
 Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLimits& limits);
 
 // Creates a WordPiece vocabulary of at most `size` pieces from these rows, for a model trained from scratch: special tokens,

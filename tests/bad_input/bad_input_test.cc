@@ -116,8 +116,8 @@ TEST(BadInput, ACheckpointOfADeeperModel) {
   EXPECT_NE(result.output.find("is not part of this run's model"), std::string::npos) << result.output;
 }
 
-// If standard output is a file on a full disk, every subcommand must fail with the exit code for this error and a
-// message of one line. A training run must still save its model.
+// If standard output is a file on a full disk, each of these commands must fail with the exit code for this error and a message of one
+// line. A training run must still save its model.
 TEST(BadInput, StandardOutputThatTakesNothing) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string out = ground().path("printed_nowhere");
@@ -190,8 +190,8 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   EXPECT_GE(drawn, 4) << written;
 }
 
-// The first line of the output must name the device. Warnings about outdated names of arguments follow it, and
-// come before an error.
+// The first line of the output of a run must name the device, and warnings about outdated names of arguments follow it. If the run is
+// refused before it has a device, the output begins with the warnings, and the error follows them.
 TEST(BadInput, TheDeviceIsTheFirstLine) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
@@ -206,7 +206,7 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
-// Warnings and notes of `plan` must be printed after its table, and before an error.
+// `plan` must print its warnings and notes after the table. If the plan does not fit, the error follows them.
 TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   Words words = ground().plan(ground().model());

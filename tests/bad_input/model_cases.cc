@@ -38,9 +38,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Makes a test case with a copy of the model in which all tensors are renamed: the prefix `from` of every
-// name becomes `to`. If `one` is not empty, the first occurrence of `one` in the header of the weight file is
-// then replaced by `other`.
+// Makes a test case with a copy of the model in which all tensors are renamed: the prefix `from` of every name becomes `to`. If `one` is
+// not empty, the first occurrence of `one` in the header of the weight file is replaced by `other` before that.
 Case renamed(std::string name, int exit_code, Words words, Use use, std::string from, std::string to,
              std::string one = "", std::string other = "") {
   return {std::move(name), exit_code, std::move(words), [=](const Ground& ground) {

@@ -31,8 +31,8 @@ Plan planned(const Arguments& arguments, RunPurpose purpose) {
   return build_plan(request);
 }
 
-// Returns the names of the methods in all rows that fit into the memory. Checks that `train --dry_run`, in a
-// separate process, accepts the arguments of each row and plans the same number of bytes.
+// Returns the names of the methods in all rows that fit into the memory. Checks that plans with the arguments of each row need the same
+// number of bytes, and that `train --dry_run`, in a separate process, accepts the arguments of rows with at most one method.
 std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
   std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
@@ -43,7 +43,8 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(arguments_of(taken), RunPurpose::kPlan);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.total_bytes(), told.total_bytes()) << nlohmann::json(row.arguments);
-    // A process is started only for single methods, to save time. Sets of several methods were already planned above, within this process.
+    // To save time, a process is started only for rows with at most one method. Rows with several methods were planned above, within this
+    // process.
     if (row.methods.size() < 2) {
       const ProcessResult result =
           run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
@@ -85,8 +86,8 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
   int searched = 0;
   for (const Method& method : method_table()) {
-    // `fit` must try every method that this device supports, except two: chunked losses need a task with many
-    // labels, and recompute_budget needs a memory limit.
+    // `fit` must try every method that this device supports, unless the table of methods excludes it from `fit` (not_in_fit). Two kinds are
+    // not checked here: chunked losses need a task with many labels, and recompute_budget needs a memory limit.
     if (method.kind == "loss" || method.name == "recompute_budget") continue;
     // A CPU may lack instructions for bf16 products. The report then lists the method as refused.
     const bool is_refused = contains(report.refused, std::string(method.name));
@@ -387,7 +388,8 @@ TEST(Fit, OffersNoCardOnWhichNoReleaseRuns) {
   EXPECT_TRUE(contains(unknown.output, "v100-16gb (plan only)")) << unknown.output;
 }
 
-// Plain bf16 must be the first row: it is within 2 % of the fastest set of methods, and keeps fp32 masters and AdamW.
+// Rows whose estimated speed is within 15 % of the fastest are a tie, of which the row that changes the training least must be first. Here
+// this is plain bf16, which is within 2 % of the fastest set of methods, and keeps fp32 master weights and AdamW.
 TEST(Fit, PutsTheMildestOfATieFirst) {
   const Words words{"--config_name", "bert-base-uncased", "--max_seq_length", "512", "--device", "l4"};
   for (const int64_t effective : {8, 32}) {

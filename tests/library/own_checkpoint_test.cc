@@ -38,8 +38,8 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
   return text;
 }
 
-// The cases use optimizers with different states, and different numbers of workers, which load batches in advance.
-// The loop continues from step 5, which is within the second epoch.
+// The cases use optimizers with different states, and different numbers of workers, which load batches in advance. Each case saves after
+// another step and continues from there to step 10. Step 5 of the first case is within the second epoch.
 TEST(OwnCheckpoint, ContinuesBitForBit) {
   struct Case {
     const char* optim;

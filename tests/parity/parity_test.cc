@@ -185,8 +185,9 @@ TEST(Parity, SmallFaultsAreSeen) {
   EXPECT_EQ(seen, 3);
 }
 
-// Compares the logits of the first eight rows, or of their words if words have labels, with those that
-// `predict` computes. Also compares the gradient of every tensor, which is the momentum after the first step.
+// Compares the logits that `predict` computes for the first eight rows, or for their words if words have labels, with those of the
+// reference. Also compares the gradient of every tensor. The test reads the gradient from the momentum of SGD, which equals it after the
+// first step.
 TEST(Parity, LogitsAndEveryGradientOfAStep) {
   ASSERT_GE(fixtures().first_batches().size(), 16u);
   for (const json& item : fixtures().first_batches()) {

@@ -162,9 +162,9 @@ TEST(RankCheckpoints, ThePlanContainsTheCopyIfThereIsRoom) {
   EXPECT_LE(text_bytes, 30 * 1024);
 }
 
-// On a GPU the copy is in pinned host memory. Two ranks of a BERT of one layer have half of its weights and moments each: 12 bytes per
-// parameter. BertModel has 23,837,184 + 7,087,872 + 590,592 of them (embeddings, layer, pooler) and the head 1,538, so that each copy
-// has 6 x 31,517,186 bytes and 4096 for rounding: 180.3 MiB.
+// On a GPU the copy is in pinned host memory. Each of two ranks copies half of the weights and moments of a BERT of one layer, which have
+// 12 bytes per parameter. BertModel has 23,837,184 + 7,087,872 + 590,592 parameters (embeddings, layer, pooler) and the head 1,538, so that
+// each copy has 6 x 31,517,186 bytes and 4096 for rounding: 180.3 MiB.
 TEST(RankCheckpoints, PlansForGpusNameThePinnedCopy) {
   const TestFolder folder("rank_async_gpu");
   std::vector<std::string> words{"plan",

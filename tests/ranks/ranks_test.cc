@@ -179,7 +179,8 @@ TEST(RunOfRanks, DividesLayersLikeOneProcess) {
   }
 }
 
-// A run whose ranks divide the tokens of a batch differs from one process only by the order of sums, and its checkpoint resumes on one.
+// A run whose ranks divide the tokens of a batch must differ from a run of one process only by the order of sums, and one process must be
+// able to resume from its checkpoint.
 TEST(RunOfRanks, DividesTokensLikeOneProcess) {
   const TestFolder folder("ranks_context");
   const std::string model = write_tiny_model(folder);

@@ -65,8 +65,8 @@ MeshResult run_steps(const Plan& plan, const TinyCase& test, const RankMesh& mes
     result.norms.push_back(executor.grad_norm());
   }
   if (last_step >= start.first_step) {
-    // All ranks use the plan of rank 0, which has the largest ZeRO slices. Later ranks may have smaller slices
-    // and use less of the planned arena.
+    // Every plan has memory for the ZeRO slices of the first rank, which are the largest. Other ranks may have smaller slices and use less
+    // of the planned arena.
     const bool may_be_smaller = plan.request.ranks.zero_stage != ZeroStage::kNone && rank > 0;
     EXPECT_LE(executor.high_water_bytes(), plan.arena_bytes);
     EXPECT_TRUE(may_be_smaller || executor.high_water_bytes() == plan.arena_bytes)

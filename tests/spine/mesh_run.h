@@ -64,8 +64,8 @@ struct MeshStart {
 // weights, pipeline stages would get other numbers than one rank, because each stage has only some of the weights.
 void fill_by_name(Executor& executor, const MeshStart& start = {});
 
-// Makes the steps after `start` on all ranks, followed by an evaluation, and returns the results of each rank.
-// Checks that each rank used exactly the part of the arena that its plan states.
+// Makes the steps after `start` on all ranks, followed by an evaluation, and returns the results of each rank. Checks that no rank used
+// more of the arena than its plan states, and that every rank used all of it, except ranks whose ZeRO slices may be smaller than planned.
 std::vector<MeshResult> results_of(const TinyCase& test, const MeshCase& ranks, int64_t batches,
                                    const MeshStart& start = {}, int last_step = kMeshSteps);
 // Joins the results of all ranks into the result that one rank would have. The losses are in the order of the micro-batches.

@@ -234,8 +234,8 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
 
-// If the optimizer states are in host memory, the card must need 8 bytes per parameter less and the host must
-// need these bytes. Both memory layouts must be close to their lower bounds.
+// If the optimizer states are in host memory, the host must need the bytes of these states (8 per parameter for AdamW), and the card must
+// need as many less. Both memory layouts must be close to their lower bounds.
 TEST(PlanGpu, OptimizerStatesGoToTheHost) {
   int plans = 0;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion}) {

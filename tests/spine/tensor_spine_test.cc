@@ -364,8 +364,8 @@ TEST(TensorParallelRanks, ContinueTheStepsOfAnyMesh) {
   }
 }
 
-// In mixed precision, weights are stored in two 16-bit halves. Ranks must divide both halves in the same way,
-// and all ranks must have the same bits.
+// In mixed precision, weights are stored in two 16-bit halves (kAuto), or in fp32 with a 16-bit copy (kWhole). Ranks must divide both
+// halves, or the weight and its copy, in the same way, and all ranks must have the same bits.
 TEST(TensorParallelRanks, StoreDividedWeightsInHalves) {
   for (const MasterWeights master : {MasterWeights::kAuto, MasterWeights::kWhole}) {
     TinyCase test{.model_type = "gpt2",
@@ -482,9 +482,9 @@ TEST(TensorParallelRanks, HaveNoSlicesOfDividedWeights) {
   });
 }
 
-// In each pass there must be one sum over the ranks per attention layer and per feed-forward layer, and one for
-// the word embeddings. A language model needs two more: for the numbers from which the loss is computed, and
-// for the gradient of the head's input.
+// In the forward and in the backward pass there must be one sum over the ranks per attention layer and per feed-forward layer. The forward
+// pass needs one more for the word embeddings. A language model also needs one in the forward pass for the numbers from which the loss is
+// computed, and one in the backward pass for the gradient of the head's input.
 TEST(TensorParallelRanks, SumOncePerBlockAndPass) {
   const auto sums_of = [](const TinyCase& test) {
     const Plan plan = plan_of(test, {.size = 4, .tensor_size = 2}, 2);

@@ -9,8 +9,8 @@ namespace plimsoll::test {
 
 inline constexpr uint64_t kFnv1aStart = 0xCBF29CE484222325u;
 
-// Returns the hash after one more value. The FNV-1a algorithm adds single bytes, but some fixtures contain
-// hashes to which whole 64-bit numbers were added.
+// Adds the number `next` to the hash and returns the new hash. The FNV-1a algorithm adds single bytes, but some fixtures contain hashes to
+// which whole 64-bit numbers were added.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t next) {
   return (hash ^ next) * 0x100000001B3u;
 }

@@ -45,8 +45,8 @@ TEST(OtherDevice, ACheckpointOfEitherGoesOnOnTheOther) {
   }
 }
 
-// In 16 bits, a run on a GPU stores weights in two halves and has a loss scale. Checkpoints contain such
-// weights in fp32, so that a run in fp32 on a CPU can resume from them. It ignores the loss scale.
+// A run on a GPU stores weights in two halves in bf16, and has a loss scale in fp16. Checkpoints contain all weights in fp32, so that a run
+// in fp32 on a CPU can resume from them. This run ignores the loss scale.
 TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
   const TestFolder folder("other_precision");
   const std::string model = testing::write_tiny_model(folder);

@@ -29,12 +29,11 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   return result;
 }
 
-// The limits are derived as follows. In the first step, losses and norms are sums of several hundred fp32
-// products, with errors of a few units of 2^-24. Twelve steps of AdamW with a learning rate of 1e-3 enlarge
-// these differences. If a gradient is near zero, a rounding may change a large part of AdamW's step, so the
-// weights are not compared one by one but as one vector. The limit for losses and norms is a hundred roundings.
-// The limit for weights is a thousandth of the largest possible change (12 * 1e-3 per element). A different
-// dropout mask or row of data would change already the second digit.
+// The limits are derived as follows. In the first step, losses and norms are sums of several hundred fp32 products, with errors of a few
+// units of 2^-24. Twelve steps of AdamW with a learning rate of 1e-3 enlarge these differences. If a gradient is near zero, a rounding may
+// change a large part of AdamW's step, so the weights are not compared one by one but as one vector. The limit is a hundred roundings for
+// losses and a thousand for norms. The limit for weights is a thousandth of the largest possible change (12 * 1e-3 per element). A
+// different dropout mask or row of data would change already the second digit.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b) {
   ASSERT_EQ(a.losses.size(), 12u);
   ASSERT_EQ(b.losses.size(), 12u);

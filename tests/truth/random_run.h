@@ -20,10 +20,10 @@ struct RandomRun {
   int num_draws = 0;
 };
 
-// Returns a random command: `plimsoll train` or, on a GPU for every eighth number, `plimsoll eval`. The model,
-// the batch size, the text lengths, the data loader settings, the evaluation and the methods are drawn from
-// (seed, number). Its config.json and texts are written to `folder`. On a GPU every fourth model has 12 to 24
-// layers. Throws the last reason if the program refuses many draws in a row.
+// Returns a random command: `plimsoll train` or, on a GPU for every eighth number, `plimsoll eval`. The model, the batch size, the text
+// lengths, the data loader settings, the evaluation and the methods are drawn from (seed, number). The config.json of the model and the
+// texts are written to `folder`. On a GPU a quarter of the models that are trained have 12 to 24 layers. Throws the last reason if the
+// program refuses many draws in a row.
 RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, RunsOn device);
 
 // Returns the device of the tests in this process: the first GPU if PLIMSOLL_TEST_DEVICE is set, otherwise the
