@@ -188,7 +188,8 @@ TinyBatch benched_batch(const BenchedCase& benched) {
 std::vector<BenchedRound> benched_rounds(const Plan& plan) {
   const KernelTarget target = kernel_target(plan.request);
   std::vector<BenchedRound> rounds(1);
-  // accepted: the number of ops of the plan that an implementation supports. num_ops: the number of ops that need a kernel.
+  // `accepted` contains, for each implementation, the number of ops of the plan that it supports, and `num_ops`, for each kernel, the
+  // number of ops that need it.
   std::map<const KernelRow*, int64_t> accepted;
   std::map<std::string_view, int64_t> num_ops;
   for (const ProgramPlan& program : plan.programs) {

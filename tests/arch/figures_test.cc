@@ -108,8 +108,8 @@ TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
   EXPECT_NE(guide.find(sentence), std::string::npos) << "docs/GUIDE.md does not say: " << sentence;
 }
 
-// The oldest GPU architecture that releases are compiled for must be the one that plans assume, and the help of
-// --device must name every card of the table of devices.
+// The oldest GPU architecture that releases are compiled for must be the constant kOldestSmOfReleases, and the help of --device must name
+// every card of the table of devices, and state which older ones can only be planned for.
 TEST(Figures, TheOldestCardIsThatOfReleases) {
   const std::string cmake = read("cmake/PlimsollCuda.cmake");
   EXPECT_NE(

@@ -81,7 +81,8 @@ TEST(Kill, ARunInTheBackgroundObeysAnInterruptThatIsSent) {
   EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
 }
 
-// A command that has no data to save ends at SIGINT like any other program, also in the background.
+// A command that has no data to save must end at a SIGINT that is sent to it, even if it was started in the background, where a shell makes
+// programs ignore SIGINT.
 TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   const TestFolder folder("interrupt_tokenize");
   const std::string pipe = folder.path("lines");

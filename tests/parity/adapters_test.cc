@@ -238,7 +238,8 @@ TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
   // Without the adapter, the base model gives clearly different logits.
   EXPECT_GT(relative_distance(logits_of(arguments), expected), 0.01);
   arguments.model_name_or_path = merged;
-  // The limit is twice as large, because merging rounds each weight once more, by half a unit in the last place of fp32.
+  // The limit is twice that of the separate adapter, because merging rounds each weight once more, by half a unit in the last place of
+  // fp32.
   EXPECT_LE(relative_distance(logits_of(arguments), expected), 2.0 * limit);
 }
 

@@ -34,8 +34,8 @@ struct WeightErrors {
   double trained = 0;
   // Error of the tensors whose exact gradient is zero, relative to the same norm.
   double key_bias = 0;
-  // The error `trained` without one weight, and the error of this weight alone (absolute). It is the weight that explains the error of
-  // its tensor if a single one does; otherwise the values are `trained` and 0.
+  // If the error of a tensor is that of a single weight, these values are the error `trained` without this weight, and the absolute error
+  // of this weight; of several such weights, the one with the largest error counts. If there is none, they are `trained` and 0.
   double trained_without_one = 0;
   double one_weight = 0;
 };

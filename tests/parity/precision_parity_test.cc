@@ -145,7 +145,7 @@ void check(const Precision& precision) {
   EXPECT_GE(3 * compared, 2 * errors.size());
 }
 
-// Returns the error message if this device does not support the precision, otherwise "". It is determined with the first case.
+// Returns the error message with which the first case is refused if this device does not support the precision, otherwise "".
 std::string refusal(const Precision& precision) {
   const ScratchFolder folder;
   json settings = fixtures().cases().at(0).at("arguments");

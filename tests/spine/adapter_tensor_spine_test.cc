@@ -122,9 +122,9 @@ TEST(AdaptersOfStages, MakeTheStepsOfOneRank) {
   RecordProperty("percent_of_bound", static_cast<int>(std::ceil(100 * share)));
 }
 
-// Each weight is quantized to 8 or 4 bits as a whole, and each rank stores its part of the quantized values and scales. The bound
-// for differences is measured by changing weights slightly, which is possible only for weights that are not quantized. Every layer
-// has several of these, before and after each quantized weight.
+// Each weight is quantized to 8 or 4 bits as a whole, and each rank stores its part of the quantized values and scales. The bound for
+// differences is measured by changing weights slightly, which is possible only for weights that are not quantized. These are enough,
+// because every layer has several of them before and after each quantized weight.
 TEST(AdaptersOfQuantizedWeights, MakeTheStepsOfOneRank) {
   constexpr int64_t kBatches = 2;
   const std::vector<std::pair<std::string, BaseWeights>> cases{{"bert", BaseWeights::kInt8},

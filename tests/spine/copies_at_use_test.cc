@@ -85,9 +85,9 @@ bool has_tie(TinySteps& run) {
   return false;
 }
 
-// One weight in 2^17 is exactly between two bf16 numbers and is rounded differently in the two runs (see above). On a
-// CPU no weight of this run is. On a GPU, which sums in another order, one may be; the two runs must then have the
-// same bits until the step in which this occurs.
+// One weight in 2^17 is exactly between two bf16 numbers and is rounded differently in the two runs (see above). On a CPU this occurs for
+// no weight of this run. On a GPU, which sums in another order, it may occur; the two runs must then have the same bits until the step in
+// which it occurs.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =

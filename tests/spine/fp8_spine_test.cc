@@ -291,7 +291,7 @@ TEST(Fp8, ANumberThatIsNotFiniteIsFound) {
   }
 }
 
-// fp8 products are used only in training, and not in the first and the last product of the model, nor in evaluations.
+// Only training uses fp8 products, and not for the first and the last product of the model. Evaluations compute all products in bf16.
 TEST(Fp8, EvaluationAndTheFirstAndLastLayerStayInBf16) {
   TinyCase test = fp8_case("bert");
   const Plan plan = build_plan(testing::tiny_request(test, kBucket));

@@ -1,6 +1,6 @@
-// Tests that a step in a bucket with unused rows gives the same results as a step in a bucket that the batch
-// fills exactly (the tight bucket). Rows without tokens add nothing to any sum; only the order in which a
-// kernel adds terms may differ.
+// Tests buckets, the sizes to which batches are padded: a step in a bucket with unused rows must give the same results as a step in a
+// bucket that the batch fills exactly (the tight bucket). Rows without tokens add nothing to any sum; only the order in which a kernel adds
+// terms may differ.
 //
 // The reference kernels add terms in an order that does not depend on the bucket, so their results must be
 // equal bit for bit, with every optimizer.

@@ -160,10 +160,9 @@ std::vector<Result> results_in_stage(const TinyCase& test, Ranks ranks, ZeroStag
   return results_of_ranks(test, ranks);
 }
 
-// Without gradient accumulation, the ranks add the same numbers in the same order in every ZeRO stage. Without
-// clipping nothing else differs, so weights must have the same bits with every optimizer and precision. With
-// accumulation, stages 2 and 3 add up slices after the sum over the ranks, which is another order than in
-// stages 0 and 1; the two stages of each pair must still agree.
+// Without gradient accumulation, the ranks add the same numbers in the same order in every ZeRO stage. Without clipping nothing else
+// differs, so weights must have the same bits with every optimizer and precision. With accumulation, stages 2 and 3 add up slices after the
+// sum over the ranks, which is another order than in stages 0 and 1. Stage 1 must then agree with stage 0, and stage 3 with stage 2.
 TEST(Zero, StepsEqualThoseOfRanksWithAllStates) {
   int compared = 0;
   for (TinyCase test : sharded_cases()) {

@@ -7,9 +7,9 @@
 namespace plimsoll::test {
 namespace {
 
-// Return the beginning and the size of the elements together with the guard zones directly before and after
-// them. The elements begin at a multiple of 256 bytes on the device, like a buffer of an arena, because a guard
-// zone is 1024 bytes long.
+// Return the beginning and the size of the elements together with the guard zones directly before and after them. The elements begin at a
+// multiple of 256 bytes on the device, like a buffer of an arena, because the allocation is aligned to 256 bytes and the guard zone at its
+// beginning is 1024 bytes long.
 std::byte* host_block(GuardedBuffer& host) {
   return static_cast<std::byte*>(host.view().data) - GuardedBuffer::kGuardBytes;
 }

@@ -238,8 +238,8 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// If the run ends before an interval (for example of logging) is reached, a note must say so. The data has two rows, so
-// an epoch has two micro-batches of one row, which are one step with up to three micro-batches per step.
+// If the run ends before an interval (for example of logging) is reached, a note must say so. The data has two rows, so an epoch has two
+// micro-batches of one row. A step has up to three micro-batches, so the two are one step.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
