@@ -105,6 +105,11 @@ function(plimsoll_test name)
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")
   endif()
+  # The file lists libraries that are not compiled for ThreadSanitizer, so that it cannot see how their threads synchronize.
+  if(PLIMSOLL_TSAN)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+                 "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/races_of_libraries.txt")
+  endif()
 endfunction()
 
 function(plimsoll_bench name)

@@ -73,6 +73,11 @@ std::string LineTokenizer::encode_for_people(std::string_view line) const {
 
 std::string LineTokenizer::decode(std::string_view line, DecodedTokens tokens) const {
   const nlohmann::json document = find_json(line);
+  const auto excerpt = line.substr(0, 40);
+  constexpr std::string_view kWanted =
+      "the line should be a list of ids, as in [101, 7592] or {\"ids\": [101, 7592]}";
+  if (document.is_discarded())
+    throw_error(ErrorCode::kBadData, "{}, but '{}' is not complete JSON", kWanted, excerpt);
   const nlohmann::json* list = &document;
   if (document.is_object() && document.contains("ids")) list = &document.at("ids");
   std::vector<int32_t> ids;
@@ -84,10 +89,8 @@ std::string LineTokenizer::decode(std::string_view line, DecodedTokens tokens) c
     }
   }
   if (!is_valid) {
-    throw_error(ErrorCode::kBadData,
-                "the line should be a list of ids, as in [101, 7592] or {{\"ids\": [101, 7592]}}, but it "
-                "starts with '{}'",
-                line.substr(0, 40));
+    throw_error(ErrorCode::kBadData, "{} with numbers from 0 to {}, but it is '{}'", kWanted,
+                std::numeric_limits<int32_t>::max(), excerpt);
   }
   for (const int32_t id : ids) {
     if (impl_->tokenizer->token(id)) continue;

@@ -288,8 +288,8 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
                      command == RunCommand::kTrain  ? "train does not generate texts"
                      : command == RunCommand::kPlan ? "plan --phase generate plans runs that generate texts"
                      : command == RunCommand::kEvaluate ? "eval does not train"
-                     : command == RunCommand::kPredict  ? "predict neither trains nor evaluates"
-                                                        : "generate only continues texts");
+                     : command == RunCommand::kPredict ? "a run that only predicts does not train or evaluate"
+                                                       : "generate only continues texts");
 }
 
 }  // namespace plimsoll

@@ -104,7 +104,7 @@ TEST(RunCommands, OneNoteNamesWhatIsNotUsed) {
   EXPECT_EQ(unused_note(RunCommand::kEvaluate, {"learning_rate", "seed", "save_steps"}),
             "--learning_rate, --save_steps have no effect here: eval does not train");
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"do_eval"}),
-            "--do_eval has no effect here: predict neither trains nor evaluates");
+            "--do_eval has no effect here: a run that only predicts does not train or evaluate");
   EXPECT_EQ(unused_note(RunCommand::kPredict, {"seed", "test_file"}), "");
   // These settings change the plan of a text generation, so there must be no note that they are unused.
   EXPECT_EQ(unused_note(RunCommand::kGenerate, {"disable_pass", "matmul_precision", "weight_copies"}), "");

@@ -100,7 +100,8 @@ struct OptimizerName {
   bool is_here() const { return !runs.empty(); }
 };
 
-// Returns all values of --optim: first those of the rows, then those that store states in host memory, then those that are refused.
+// Returns all values of --optim: first those of the rows of optimizer_table.inc, then their variants that store states in host memory, then
+// the names of Trainer that are known but refused.
 std::span<const OptimizerName> optimizer_names();
 // Returns the entry of this value of --optim, or null if it is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);

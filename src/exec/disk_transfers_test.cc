@@ -141,13 +141,14 @@ TEST(DiskTransfers, AFailingDiskIsReportedByAllLaterWaits) {
       MemoryFileSystem files;
       FaultyFileSystem faulty(files);
       {
+        // The value must exist longer than the transfers: after the first failure, other pieces may still be read from it.
+        Value value(bytes_of(8 * kTransferPieceBytes, 1), 0, 8 * kTransferPieceBytes);
         DiskTransfers disk(faulty.create_scratch("states", 8 * kTransferPieceBytes), 2);
         if (reads) {
           faulty.fail_reads_of("states", error_number);
         } else {
           faulty.fail_from(faulty.num_calls() + 2, error_number);
         }
-        Value value(bytes_of(8 * kTransferPieceBytes, 1), 0, 8 * kTransferPieceBytes);
         disk.start(value.transfer(reads ? TransferDirection::kFromDisk : TransferDirection::kToDisk), 3);
         for (int i = 0; i < 2; ++i) {
           try {

@@ -96,8 +96,9 @@ void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, Co
   const int64_t elements = part_units.rows_per_unit * spec.shape[1];
   const int64_t block = format_of(plan) == QuantizedFormat::kInt8 ? 1 : kQuantizationBlock * kScaleBlock;
   if (part_units.count == 1 || elements % block == 0) {
-    // There is only one unit, or every unit ends at the end of a quantization block. The whole part can therefore be quantized at once, as
-    // bitsandbytes does. This gives one offset of the scales, which is then copied to every unit.
+    // The values are stored in units (rows that are quantized together). If there is only one unit, or if every unit ends at the end of a
+    // quantization block, all values can be quantized at once, as bitsandbytes does. The quantization of the scales then has a single
+    // offset (their mean), which is copied to every unit.
     QuantizedUnits stored(plan, spec, part_units.count);
     quantize_as_one(plan, spec, values, stored);
     for (size_t at = 4; at < stored.offsets.size(); at += 4)

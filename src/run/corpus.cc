@@ -405,11 +405,11 @@ class CorpusReading {
       return;
     }
     if (is_chat(tokens) || tokens.num_tokens() >= 2) return;
-    throw_error(ErrorCode::kBadData,
-                "{}: the data ({} {} in total) needs at least 2 tokens, because a causal language model "
-                "predicts each token from those before it",
-                name, counted(tokens.num_rows(), "document"),
-                tokens.num_tokens() == 0 ? "without a token" : "with one token");
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the data consists of {} with {} in total, but a causal language model needs at least 2 tokens, "
+        "because it predicts each token from those before it; add text",
+        name, counted(tokens.num_rows(), "document"), tokens.num_tokens() == 0 ? "no token" : "one token");
   }
 
   static void require_hideable_token(const TokenSet& tokens, const TokenMasking& rule,

@@ -198,7 +198,7 @@ Case decode(std::string name, int code, std::vector<std::string> wanted, std::st
 std::vector<Case> decode_cases() {
   return {
       decode("DecodeGood", 0, {"{\"text\": \""}, "[2, 5, 3]\n{\"ids\": [2], \"offsets\": []}\n[]\n"),
-      decode("DecodeNotAList", 4, {"ids.txt:2: the line should be a list of ids", "starts with '5'"},
+      decode("DecodeNotAList", 4, {"ids.txt:2: the line should be a list of ids", "but it is '5'"},
              "[2]\n5\n"),
       decode("DecodeNotJson", 4, {"ids.txt:1: the line should be a list of ids"}, "[2, \n"),
       decode("DecodeText", 4, {"ids.txt:1: the line should be a list of ids"}, "[\"the\"]\n"),

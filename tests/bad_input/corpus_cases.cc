@@ -72,8 +72,10 @@ std::vector<Case> file_cases() {
             {"--memory_limit", "1MiB"}),
       corpus("CorpusEmpty", 4, {"empty.txt: the file is empty"}, "empty.txt", "", {}),
       corpus("CorpusOfOneToken", 4,
-             {"one.txt: the data (1 document with one token in total) needs at least 2 tokens"}, "one.txt",
-             "\n", {}),
+             {"one.txt: the data consists of 1 document with one token in total, but a causal language model "
+              "needs at "
+              "least 2 tokens"},
+             "one.txt", "\n", {}),
       corpus("CorpusWithoutTokens", 4, {"none.txt: the data (2 documents without a token in total)"},
              "none.txt", "\n\n", {"--keep_linebreaks", "False"}),
       corpus("CorpusNotUtf8", 4, {"latin.txt:2:4: byte 0xE9 is not valid UTF-8", "iconv"}, "latin.txt",

@@ -284,7 +284,7 @@ std::vector<Case> reader_cases() {
             "tag"},
            "tokens.jsonl", "{\"tokens\": [\"word1\", \"word2\"], \"ner_tags\": [\"O\"]}\n"),
       data("ConllWithAMissingTag", 4,
-           {"tags.conll:2: this line has 1 column, but the first word, in line 1, has 2: word2"},
+           {"tags.conll:2: the line 'word2' has 1 column, but line 1, which has the first word, has 2"},
            "tags.conll", "word1 O\nword2\n"),
       data("ConllWithoutWords", 4, {"none.conll: the file has no words"}, "none.conll", "-DOCSTART- O\n\n"),
       {"TaskOfTagsWithAFolder",

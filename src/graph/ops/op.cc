@@ -54,8 +54,8 @@ std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs)
 
 namespace {
 
-// The rows of an operand table that describe operands which an op may have several times, such as `ids` and `table` of embedding_sum. These
-// rows are adjacent: `first` is the index of the first one, and `rows` is their number.
+// A group of operands that an op may have several times, such as the pair `ids` and `table` of embedding_sum. The rows of the op's operand
+// table that describe the group are adjacent: `first` is the index of the first of them, and `rows` is their number (two for this pair).
 struct Repeated {
   int first = 0;
   int rows = 0;

@@ -95,9 +95,9 @@ class ConllParser {
     if (fields.size() != num_columns_) {
       throw_at_line(
           file_.name, line_,
-          "this line has {}, but the first word, in line {}, has {}: {}\n  every word needs the "
+          "the line '{}' has {}, but line {}, which has the first word, has {}\n  every word needs the "
           "same columns, separated by {}; an empty line ends a sentence{}",
-          counted(fields.size(), "column"), first_line_, num_columns_, excerpt(line),
+          excerpt(line), counted(fields.size(), "column"), first_line_, num_columns_,
           tabs_ ? "a tab" : "a blank",
           file_.name.ends_with(".txt")
               ? " (a .txt file has one word and its tag per line; --problem_type masked_lm reads plain text)"

@@ -108,11 +108,11 @@ TEST(ConllReader, SaysWhatIsWrongAndWhere) {
     const char* message;
   } cases[] = {
       {"a column is missing", "a O\n\nb\n",
-       "4: f.conll:3: this line has 1 column, but the first word, in line 1, has 2: b\n"},
+       "4: f.conll:3: the line 'b' has 1 column, but line 1, which has the first word, has 2\n"},
       {"a column too many", "a O\nb c O\n",
-       "4: f.conll:2: this line has 3 columns, but the first word, in line 1, has 2: b c O\n"},
+       "4: f.conll:2: the line 'b c O' has 3 columns, but line 1, which has the first word, has 2\n"},
       {"blanks instead of tabs", "a\tO\nb O\n",
-       "4: f.conll:2: this line has 1 column, but the first word, in line 1, has 2: b O\n"},
+       "4: f.conll:2: the line 'b O' has 1 column, but line 1, which has the first word, has 2\n"},
       {"an empty word", "a\tO\n\tO\n", "4: f.conll:2: column 1 is empty: \\tO"},
       {"an empty tag", "a\tO\nb\t\n", "4: f.conll:2: column 2 is empty: b\\t"},
       {"no words", "-DOCSTART- O\n\n", "4: f.conll: the file has no words"},

@@ -65,8 +65,10 @@ std::string separator_hint(const Table& table) {
 
 void require_column(const Table& table, const std::string& name) {
   if (table.find_column(name) < 0) {
-    throw_error(ErrorCode::kBadData, "{}: expected a column '{}', found {}{}{}", place_of_columns(table),
-                name, table.column_list(), first_row_hint(table), separator_hint(table));
+    std::string hint = first_row_hint(table) + separator_hint(table);
+    if (hint.empty()) hint = "\n  --text_column_names and --label_column_name name the columns of this file";
+    throw_error(ErrorCode::kBadData, "{}: expected a column '{}', found {}{}", place_of_columns(table), name,
+                table.column_list(), hint);
   }
 }
 

@@ -43,10 +43,11 @@ void decode(benchmark::State& state, const DecodeShape& shape, DType dtype) {
   const int64_t element = dtype_bytes(dtype);
   const int64_t layer_bytes = dims.num_pages * kPageSize * 2 * dims.kv_heads * dims.head_dim * element;
   const int64_t layers = std::max<int64_t>(1, kBytesOfAllLayers / layer_bytes);
-  std::vector<uint16_t> cache(static_cast<size_t>(layers * layer_bytes / 2),
-                              // Every 16-bit word is 0x3c01. The elements are then about 0.008 both in bf16 (0x3c01) and in fp32
-                              // (0x3c013c01).
-                              0x3c01);
+  std::vector<uint16_t> cache(
+      static_cast<size_t>(layers * layer_bytes / 2),
+      // Every 16-bit word is 0x3c01. The elements are then about 0.008 both in bf16 (0x3c01) and in fp32
+      // (0x3c013c01).
+      0x3c01);
   std::vector<uint16_t> qkv(
       static_cast<size_t>(dims.tokens * (dims.heads + 2 * dims.kv_heads) * dims.head_dim * element / 2),
       0x3c01);

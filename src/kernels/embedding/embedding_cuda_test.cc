@@ -132,12 +132,13 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   GuardedBuffer scratch = scratch_of(sort_ids_cuda_scratch_bytes(T, num_lists)),
                 count = integers(DType::kI32, {num_tokens});
   Twins gpu;
-  SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
-                   .T = T,
-                   .V = *std::ranges::max_element(rows),
-                   // This is not the true number of tokens, because the kernel must read that number from device memory instead.
-                   .num_tokens = 0,
-                   .scratch = gpu(scratch)};
+  SortIdsArgs args{
+      .num_lists = static_cast<int>(num_lists),
+      .T = T,
+      .V = *std::ranges::max_element(rows),
+      // This is not the true number of tokens, because the kernel must read that number from device memory instead.
+      .num_tokens = 0,
+      .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;
   for (size_t k = 0; k < rows.size(); ++k) {
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(rows[k]);

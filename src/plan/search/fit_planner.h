@@ -38,7 +38,7 @@ class FitPlanner {
  public:
   // Requires: the set of methods belongs to the method space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
-  // Plans the run as its arguments state it, without adding training methods. Requires: the shared graphs outlive the planner.
+  // Plans the run as its arguments state it, without further methods that save memory (such as recomputation). Requires: the shared graphs outlive the planner.
   FitPlanner(RunSpec run, SharedGraphs& shared);
 
   // Returns true if the arguments of a run can express this batch shape.

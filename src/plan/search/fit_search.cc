@@ -346,8 +346,8 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // If the batch does not fit with the recomputation policy of the run itself, sets that recompute whole layers are tried again with a
-  // recomputation budget, which recomputes only as much as the memory requires.
+  // If the batch does not fit with the recomputation policy of the run itself, each set of methods that recomputes whole layers is planned
+  // a second time, with a recomputation budget instead: the run then recomputes only as much as the memory requires.
   void try_budgets() {
     std::vector<Node*> nodes;
     for (const FitAnswer& answer : result_.answers) {

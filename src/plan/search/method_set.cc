@@ -248,7 +248,8 @@ std::vector<std::string> words_of(const MethodSet& set, const RunSpec& run) {
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // The last two arguments of this method are --max_grad_norm 0. They are left out if the run has this value already.
+    // The arguments of the method optimizer_in_backward end with --max_grad_norm 0. These two words are left out if the run has this
+    // value already.
     if (method->name == "optimizer_in_backward" && run.arguments.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") {

@@ -185,14 +185,15 @@ std::string plan_text(const Json& plan) {
 
 std::string memory_figures_text(const Json& object) {
   return "memory of a run, planned and measured\n" +
-         memory_outcome_table({.predicted_total_bytes = integer(object, "predicted_total_bytes"),
-                               .arena_bytes = integer(object, "arena_bytes"),
-                               .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
-                               // memory_outcome_table() does not show arena_written_bytes, so it is not read from the file.
-                               .arena_written_bytes = 0,
-                               .lower_bound_bytes = integer(object, "lower_bound_bytes"),
-                               .constant_bytes = integer(object, "constant_bytes"),
-                               .measured_peak_bytes = integer(object, "measured_peak_bytes")});
+         memory_outcome_table(
+             {.predicted_total_bytes = integer(object, "predicted_total_bytes"),
+              .arena_bytes = integer(object, "arena_bytes"),
+              .arena_high_water_bytes = integer(object, "arena_high_water_bytes"),
+              // memory_outcome_table() does not show arena_written_bytes, so it is not read from the file.
+              .arena_written_bytes = 0,
+              .lower_bound_bytes = integer(object, "lower_bound_bytes"),
+              .constant_bytes = integer(object, "constant_bytes"),
+              .measured_peak_bytes = integer(object, "measured_peak_bytes")});
 }
 
 std::string results_text(const std::string& split, const Json& object) {
