@@ -446,7 +446,7 @@ class CorpusReading {
     train.tokens = documents_of(train.tokens, first, all);
     train.hash = hash_of_all({train.hash, static_cast<uint64_t>(first)});
     const std::string part =
-        fmt::format("{} ({} of {})", arguments_.train_file, name, counted(all, "document"));
+        fmt::format("{} ({} documents, divided by {})", arguments_.train_file, all, name);
     require_tokens(validation.tokens, part + ", the validation data");
     require_tokens(train.tokens, part + ", the training data");
     return validation;

@@ -331,8 +331,8 @@ TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
   const ProcessResult predict = run_plimsoll(words, ground().path("log"));
   EXPECT_EQ(predict.exit_code, 0);
   EXPECT_NE(
-      predict.output.find("note: --do_eval, --learning_rate have no effect here: predict neither trains "
-                          "nor evaluates\n"),
+      predict.output.find("note: --do_eval, --learning_rate have no effect here: a run that only predicts "
+                          "does not train or evaluate\n"),
       std::string::npos)
       << predict.output;
 }

@@ -76,7 +76,7 @@ std::vector<Case> file_cases() {
               "needs at "
               "least 2 tokens"},
              "one.txt", "\n", {}),
-      corpus("CorpusWithoutTokens", 4, {"none.txt: the data (2 documents without a token in total)"},
+      corpus("CorpusWithoutTokens", 4, {"none.txt: the data consists of 2 documents with no token in total"},
              "none.txt", "\n\n", {"--keep_linebreaks", "False"}),
       corpus("CorpusNotUtf8", 4, {"latin.txt:2:4: byte 0xE9 is not valid UTF-8", "iconv"}, "latin.txt",
              "tea\ncaf\xE9\n", {}),
@@ -180,7 +180,7 @@ std::vector<Case> split_cases() {
              {"the file is one document, which cannot be split", "--validation_file"}, "single.txt",
              "one two three", {"--do_eval"}),
       corpus("SplitWithoutTokens", 4,
-             {"2 documents", "the validation data: the data (1 document without a token in total)"},
+             {"2 documents", "the validation data: the data consists of 1 document with no token in total"},
              "blank.txt", "\none two three\n", {"--do_eval", "--keep_linebreaks", "False"}),
       lines("SplitWithAFile", 0, {"--validation_split_percentage has no effect with --validation_file"},
             {"--validation_split_percentage", "7", "--validation_file", fixture("rows.jsonl")}),
