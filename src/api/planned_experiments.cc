@@ -74,7 +74,8 @@ ExperimentPlan plan_experiments(const std::vector<std::string>& more, PlannedRow
       row.refused = error.what();
     }
   }
-  if (plan.model.empty()) throw_error(ErrorCode::kUsage, "no row can be planned: {}", plan.rows[0].refused);
+  if (plan.model.empty())
+    throw_error(ErrorCode::kUsage, "none of the experiments can be planned: {}", plan.rows[0].refused);
   plan.table = planned_experiment_table(plan);
   plan.json = planned_experiment_json(plan);
   return plan;

@@ -89,6 +89,11 @@ FitWords read_words(const CommandWords& words) {
     const std::string device = words.value("device");
     if (device == "all" || device.find(',') != std::string::npos) {
       read.options.devices = split(device);
+      for (const std::string& name : read.options.devices) {
+        if (!name.empty()) continue;
+        throw Error(ErrorCode::kUsage, "fit: --device " + device +
+                                           ": a name is empty; write the name or remove a comma");
+      }
     } else {
       rest.insert(rest.end(), {"--device", device});
     }

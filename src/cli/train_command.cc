@@ -152,13 +152,16 @@ int run_train(const std::vector<std::string>& words, RunEvents& events) {
     const RunCommand instead = arguments.do_eval ? RunCommand::kEvaluate : RunCommand::kPredict;
     std::set<std::string> given = parsed.explicitly_set;
     for (const char* flag : {"do_train", "do_eval", "do_predict"}) given.erase(flag);
-    if (std::string note = unused_note(instead, given); !note.empty()) remarks.add({}, {note});
+    const bool does_something = arguments.do_eval || arguments.do_predict;
+    if (std::string note = unused_note(instead, given); does_something && !note.empty())
+      remarks.add({}, {note});
     // Evaluation and prediction without training need only one process, so other ranks end here.
     if (!is_first) return 0;
     if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, input, remarks, events);
     if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, input, remarks, events);
     throw Error(ErrorCode::kUsage,
-                "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit it to train");
+                "--do_train False leaves nothing to do: give --do_eval or --do_predict, or omit --do_train "
+                "to train");
   }
   check_report_files(arguments);
   download_models(arguments, RunCommand::kTrain);

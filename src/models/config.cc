@@ -133,8 +133,8 @@ std::string dtype_of(const ConfigReader& reader) {
   std::vector<std::string_view> names;
   names.reserve(architectures().size());
   for (const Architecture* architecture : architectures()) names.push_back(architecture->model_type);
-  throw_error(ErrorCode::kUsage, "{}: model_type is '{}'; this version trains {}", where,
-              model_type.empty() ? "(absent)" : model_type, fmt::join(names, ", "));
+  throw_error(ErrorCode::kUsage, "{}: model_type is {}; this version trains {}", where,
+              model_type.empty() ? "missing" : fmt::format("'{}'", model_type), fmt::join(names, ", "));
 }
 
 // Checks that the width of the model is a multiple of the number of heads, that the number of heads is a multiple of that of key and value
@@ -305,10 +305,14 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     overrides = comma == std::string_view::npos ? std::string_view() : overrides.substr(comma + 1);
     const size_t equals = item.find('=');
     const std::string key(item.substr(0, equals));
-    if (equals == std::string_view::npos || !json.contains(key)) {
+    if (equals == std::string_view::npos) {
+      throw_error(ErrorCode::kUsage, "--config_overrides: '{}' has no value; write key=value,key=value",
+                  item);
+    }
+    if (!json.contains(key)) {
       throw_error(ErrorCode::kUsage,
-                  "--config_overrides: '{}' is not 'key=value' with a key of {}'s config.json", item,
-                  config.model_type);
+                  "--config_overrides: '{}': the config.json of a {} model has no key '{}'; correct the name",
+                  item, config.model_type, key);
     }
     Json value = find_json(item.substr(equals + 1));
     if (value.is_discarded()) value = std::string(item.substr(equals + 1));

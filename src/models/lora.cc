@@ -117,10 +117,11 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
 // Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
 // proportional to the number of states of the expression. This number is bounded by the limit on the length and, if counted repetitions
 // such as (a{99}){99} multiply it, by a limit of the C++ library.
-std::regex expression_of(const std::string& text, std::string_view argument) {
+// The error messages contain `shown` instead of the expression if it is not empty.
+std::regex expression_of(const std::string& text, std::string_view setting, std::string_view shown = {}) {
   if (text.size() > kMaxExpressionLength) {
     throw_error(ErrorCode::kUsage,
-                "--{}: the expression has {} characters, but at most {} are accepted; shorten it", argument,
+                "{}: the expression has {} characters, but at most {} are accepted; shorten it", setting,
                 text.size(), kMaxExpressionLength);
   }
   // std::regex reads numbers (repetitions, references to groups) into an integer that can overflow, so longer numbers
@@ -130,14 +131,14 @@ std::regex expression_of(const std::string& text, std::string_view argument) {
     num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
     if (num_digits <= kMaxDigits) continue;
     throw_error(ErrorCode::kUsage,
-                "--{} {}: the expression contains a number of more than {} digits; shorten the number",
-                argument, text, kMaxDigits);
+                "{} {}: the expression contains a number of more than {} digits; shorten the number", setting,
+                shown.empty() ? text : shown, kMaxDigits);
   }
   try {
     return std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {
-    throw_error(ErrorCode::kUsage, "--{} {}: this is not a valid regular expression ({}); correct it",
-                argument, text, error.what());
+    throw_error(ErrorCode::kUsage, "{} {}: this is not a valid regular expression ({}); correct it", setting,
+                shown.empty() ? text : shown, error.what());
   }
 }
 
@@ -188,7 +189,7 @@ bool has_any_end(std::string_view module, const std::vector<std::string>& ends) 
 void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   const std::vector<std::string>& excluded = config.exclude_modules;
   if (is_expression(excluded)) {
-    const std::regex expression = expression_of(excluded[0], kExcluded);
+    const std::regex expression = expression_of(excluded[0], fmt::format("--{}", kExcluded));
     std::erase_if(targets,
                   [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
   } else {
@@ -197,8 +198,10 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   const std::vector<int64_t>& layers = config.layers_to_transform;
   if (!layers.empty()) {
     std::vector<std::regex> patterns;
-    for (const std::string& pattern : config.layers_pattern)
-      patterns.push_back(expression_of("(?:.*\\.)?(?:" + pattern + ")", "layers_pattern"));
+    for (const std::string& pattern : config.layers_pattern) {
+      patterns.push_back(expression_of("(?:.*\\.)?(?:" + pattern + ")", "layers_pattern",
+                                       fmt::format("'{}' in adapter_config.json", pattern)));
+    }
     std::erase_if(targets, [&](const LoraTarget& target) {
       return std::find(layers.begin(), layers.end(), layer_of(target.module, patterns)) == layers.end();
     });
@@ -206,10 +209,10 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   if (!targets.empty()) return;
   if (!config.layers_pattern.empty()) {
     throw_error(ErrorCode::kUsage,
-                "layers_pattern {}: no module that --{} chooses is in a list of layers with this name and "
-                "has one of the layer numbers {}, so no module is left to adapt; set layers_pattern to null "
-                "in adapter_config.json",
-                fmt::join(config.layers_pattern, ", "), kTargets, fmt::join(layers, ", "));
+                "layers_pattern '{}' in adapter_config.json: none of the modules in target_modules is in a "
+                "list of layers with this name and has a number of layers_to_transform ({}), so no module is "
+                "left to adapt; set layers_pattern to null",
+                fmt::join(config.layers_pattern, "', '"), fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
               "--{}: the setting excludes all modules that --{} chooses, so no module is left to adapt; "
@@ -268,7 +271,7 @@ std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
   if (wanted.size() == 1 && wanted[0] == kAllLinear) return modules;
   std::vector<LoraTarget> chosen;
   if (is_expression(wanted)) {
-    const std::regex expression = expression_of(wanted[0], kTargets);
+    const std::regex expression = expression_of(wanted[0], fmt::format("--{}", kTargets));
     std::copy_if(modules.begin(), modules.end(), std::back_inserter(chosen),
                  [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
     if (chosen.empty()) refuse_target(specs, modules, wanted[0]);
@@ -484,8 +487,9 @@ void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& con
     const std::vector<std::string>& wanted = config.target_modules;
     const bool is_target =
         (wanted.size() == 1 && wanted[0] == kAllLinear) ||
-        (is_expression(wanted) ? std::regex_match(target.module, expression_of(wanted[0], kTargets))
-                               : has_any_end(target.module, wanted));
+        (is_expression(wanted)
+             ? std::regex_match(target.module, expression_of(wanted[0], fmt::format("--{}", kTargets)))
+             : has_any_end(target.module, wanted));
     if (!is_target) continue;
     if (is_expression(config.exclude_modules)) {
       config.exclude_modules[0] = "(?:" + config.exclude_modules[0] + ")|" + target.module;

@@ -101,7 +101,8 @@ void load_saved(Executor& executor, const ModelFolder& folder) {
 std::string describe_missing_tensor(std::string_view name) {
   if (name.find(".lora_") != std::string_view::npos)
     return fmt::format(
-        "the adapter was trained with another base model, or has other modules than its {} says",
+        "the adapter was trained with another base model, or has other modules than its {} says; give the "
+        "base model that it was trained on, or copy the adapter again",
         kAdapterConfigFile);
   return "this module is trained with the adapter, but the adapter was saved without it, as old versions of "
          "PEFT did, so its values, initialised at random, are lost. Train the adapter again, or where "

@@ -100,7 +100,7 @@ std::vector<Case> reader_cases() {
            "sentence,label\nword1,0.5\nword2,nan\n"),
       data("CsvRegressionInfinite", 4, {"large.csv:3", "1e39", "finite"}, "large.csv",
            "sentence,label\nword1,0.5\nword2,1e39\n"),
-      data("JsonlMixedLabels", 4, {"mixed.jsonl:2", "text here", "line 1"}, "mixed.jsonl",
+      data("JsonlMixedLabels", 4, {"mixed.jsonl:2", "'bad' is text", "line 1"}, "mixed.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"word2\", \"label\": \"bad\"}\n"),
       data("JsonlValuesThatNobodyReads", 0, {"train 5 rows"}, "unread.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0, \"x\": NaN}\n{\"sentence\": \"word2\", \"label\": 1, "

@@ -275,8 +275,8 @@ void ModelFolder::unwrap_names(std::span<const std::vector<std::string>> wanted,
     if (is_new) continue;
     throw_error(
         ErrorCode::kBadData,
-        "{}: without their wrappers, the tensors {} and {} have the same name; remove one of them from the "
-        "file",
+        "{}: the tensors {} and {} have the same name when the prefixes that wrappers add (such as "
+        "'module.') are removed; delete one of the two from the file",
         path_, quoted_name(entry->second.name), quoted_name(place.name));
   }
   stored_ = std::move(unwrapped);

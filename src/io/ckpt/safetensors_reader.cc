@@ -27,8 +27,12 @@ constexpr Impostor kImpostors[] = {
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
     {"\x1f\x8b", "is compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
     {"\x28\xb5\x2f\xfd", "is compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
-    {"PK\x03\x04", "is a zip archive, such as PyTorch writes: it was renamed; convert it instead"},
-    {"\x80\x02", "is a Python pickle: it was renamed; convert it instead"},
+    {"PK\x03\x04",
+     "is a zip archive, such as torch.save() writes: convert it with PyTorch and "
+     "safetensors.torch.save_file() instead of renaming it"},
+    {"\x80\x02",
+     "is a Python pickle, such as torch.save() writes: convert it with PyTorch and "
+     "safetensors.torch.save_file() instead of renaming it"},
     {"GGUF", "is a GGUF file of llama.cpp: get the safetensors version of the model"},
     {"\x89HDF", "is an HDF5 file of TensorFlow: get the safetensors version of the model"},
     {"<", "looks like a web page: the download failed, or it needs a login; download it again"},

@@ -117,8 +117,8 @@ class ConllParser {
     if (is_universal() && fields.size() != 10) {
       throw_at_line(
           file_.name, line_,
-          "a line of a .conllu file has 10 columns separated by tabs, but this line has {}\n  name a "
-          "file with other columns .conll",
+          "a line of a .conllu file has 10 columns separated by tabs, but this line has {}\n  if the "
+          "file has other columns, rename it to .conll",
           fields.size());
     }
     num_columns_ = fields.size();

@@ -27,6 +27,12 @@ std::string place_of_columns(const Table& table) {
 }
 
 std::string first_row_hint(const Table& table) {
+  if (table.is_conll()) {
+    return table.num_columns() == 1
+               ? "\n  the lines of this file have one column: write a tag after each word, separated by a "
+                 "tab or a blank"
+               : "";
+  }
   return table.is_typed()
              ? "\n  the keys of the first row are the columns: add the key there even if its value is empty"
              : "";

@@ -158,8 +158,10 @@ LabelKinds survey(const TextSplit& train) {
     if (train.table().is_typed() && numeric != *first_numeric) {
       fail_at_row(
           train, row,
-          fmt::format("the label is {} here, but was {} on line {}: {}", cell_kind_name(kind),
-                      *first_numeric ? "a number" : "not a number", first_line, excerpt(train.label(row))));
+          fmt::format("the label '{}' is {}, but that of line {} is {}; write all labels as numbers, or all "
+                      "as text",
+                      excerpt(train.label(row)), cell_kind_name(kind), first_line,
+                      *first_numeric ? "a number" : "not a number"));
     }
   }
   kinds.all_written_lists = num_labels > 0 && num_written_lists == num_labels;

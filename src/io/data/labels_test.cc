@@ -260,7 +260,7 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
        "4: train.csv:3: the label 'x' is not a number, which regression needs"},
       {"null", infer(json_labels({"1", "null"})), "4: train.jsonl:2: this row has no label"},
       {"mixed", infer(json_labels({"1", "\"a\""})),
-       "4: train.jsonl:2: the label is text here, but was a number on line 1: a"},
+       "4: train.jsonl:2: the label 'a' is text, but that of line 1 is a number; write all labels"},
       {"object", infer(json_labels({"{\"a\": 1}"})), "4: train.jsonl:1: the label is an object"},
       {"list for one class", infer(json_labels({"[1]"}), LabelKind::kClass),
        "4: train.jsonl:1: the label is a list"},
