@@ -91,8 +91,8 @@ FitWords read_words(const CommandWords& words) {
       read.options.devices = split(device);
       for (const std::string& name : read.options.devices) {
         if (!name.empty()) continue;
-        throw Error(ErrorCode::kUsage, "fit: --device " + device +
-                                           ": a name is empty; write the name or remove a comma");
+        throw Error(ErrorCode::kUsage,
+                    "fit: --device " + device + ": a name is empty; write the name or remove a comma");
       }
     } else {
       rest.insert(rest.end(), {"--device", device});

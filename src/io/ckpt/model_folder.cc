@@ -273,11 +273,10 @@ void ModelFolder::unwrap_names(std::span<const std::vector<std::string>> wanted,
   for (auto& [name, place] : stored_) {
     const auto [entry, is_new] = unwrapped.emplace(way.apply(place.name), place);
     if (is_new) continue;
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the tensors {} and {} have the same name when the prefixes that wrappers add (such as "
-        "'module.') are removed; delete one of the two from the file",
-        path_, quoted_name(entry->second.name), quoted_name(place.name));
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensors {} and {} have the same name when the prefixes that wrappers add (such as "
+                "'module.') are removed; delete one of the two from the file",
+                path_, quoted_name(entry->second.name), quoted_name(place.name));
   }
   stored_ = std::move(unwrapped);
 }
