@@ -192,7 +192,7 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
 
 TEST(ArgumentFile, ContradictionsNameTheLinesOfWhatStandsInFiles) {
   EXPECT_EQ(file_error("a.json", "{\n  \"fp16\": true,\n  \"bf16\": true\n}\n"),
-            "a.json:2: --fp16 and --bf16 exclude each other; give one of them\n  bf16 in a.json:3");
+            "a.json:2: --fp16 and --bf16 exclude each other; give one of them\n  --bf16 is set in a.json:3");
   EXPECT_EQ(file_error("a.yaml", "bf16: true\n", {"--fp16"}),
             "a.yaml:1: --fp16 and --bf16 exclude each other; give one of them");
   EXPECT_EQ(file_error("a.yaml", "bf16: true\nseed: 1\n", {"--bf16", "--fp16"}),

@@ -303,8 +303,9 @@ TEST(Deepspeed, LaterRulesNameTheKey) {
   const std::string message = error_of(
       {"--deepspeed", R"({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})"});
   EXPECT_TRUE(message.starts_with("--deepspeed: 'zero_optimization.stage': --zero_stage 2 keeps")) << message;
-  EXPECT_NE(message.find("offload_optimizer in --deepspeed: 'zero_optimization.offload_optimizer.device'"),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("offload_optimizer is set in --deepspeed: 'zero_optimization.offload_optimizer.device'"),
+      std::string::npos)
       << message;
   EXPECT_EQ(changed_by({"--deepspeed", R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})"}),
             Names{"offload_optimizer=True"});
@@ -419,7 +420,7 @@ TEST(Deepspeed, ASettingsFileMayContainTheConfiguration) {
   EXPECT_TRUE(message.starts_with(path + ":1: --deepspeed: 'gradient_clipping' is \"0.5\", but "
                                          "--max_grad_norm is 2; "))
       << message;
-  EXPECT_TRUE(message.ends_with("max_grad_norm in " + path + ":7")) << message;
+  EXPECT_TRUE(message.ends_with("max_grad_norm is set in " + path + ":7")) << message;
   std::filesystem::remove(path);
 }
 

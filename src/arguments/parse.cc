@@ -50,7 +50,7 @@ std::string with_places(const std::string& message, const Places& places) {
     if (first.empty()) {
       first = place->second + ": ";
     } else {
-      others += fmt::format("{}{} in {}", others.empty() ? "\n  " : ", ", name, place->second);
+      others += fmt::format("{}--{} is set in {}", others.empty() ? "\n  " : ", ", name, place->second);
     }
   }
   return first + message + others;
