@@ -153,8 +153,8 @@ TEST(SequenceParallelRanks, ExchangeTwicePerBlockAndPass) {
   EXPECT_EQ(counts_of({.layers = 3}, Segment::kForward),
             (Counts{{"reduce_scatter", 5}, {"gather_rows", 5}, {"all_reduce", 2}}));
   const TinyCase language{.model_type = "gpt2", .problem_type = ProblemType::kCausalLm, .layers = 3};
-  // The head of a language model needs one more gather. The all_reduce adds up the numbers from which the loss
-  // is computed.
+  // The head of a language model needs one gather of rows more than the head of a classifier. The all_reduce adds up the partial sums of
+  // all ranks from which the loss is computed.
   EXPECT_EQ(counts_of(language, Segment::kForward),
             (Counts{{"reduce_scatter", 7}, {"gather_rows", 7}, {"all_reduce", 1}}));
   EXPECT_EQ(counts_of(language, Segment::kBackward),

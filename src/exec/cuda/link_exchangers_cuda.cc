@@ -119,7 +119,7 @@ class MappedMemoryExchanger final : public GpuExchanger {
   }
   void require_all_ranks() override { peers_->require_all_ranks(); }
 
-  // Returns the scratch memory, which begins at a multiple of 256 bytes after the buffer.
+  // Returns the scratch memory, which begins where the buffer ends, rounded up to a multiple of 256 bytes.
   View scratch() const {
     const int64_t begin = (buffer_elements_ * kFloatBytes + 255) / 256 * 256;
     return {data() + begin, DType::kU8};

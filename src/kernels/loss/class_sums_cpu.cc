@@ -21,7 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Computes the sums of one row `x` of logits and stores them in the columns that args.columns states. Requires: `sums` contains zeros.
+// Computes the sums of class_sums.h for one row `x` of logits, and stores each in the element of `sums` that args.columns gives for it.
+// Requires: all elements of `sums` are zero.
 void class_sums_of_row(const ClassSumsArgs& args, const float* x, int64_t label, float* sums) {
   const ClassColumns& columns = args.columns;
   const ClassShare& share = args.share;

@@ -436,7 +436,7 @@ void check_bce(RowsAndColumns shape, DType dtype) {
   run_twice(gpu, {&loss, &d}, [&] {
     auto fwd = problem.fwd<BceWithLogitsFwdArgs>(on_gpu, gpu(loss), gpu(scratch));
     auto bwd = problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(d));
-    // These values must have no effect, because the kernels must use the number of real rows in device memory.
+    // The kernels must read the number of real rows from device memory, so that these numbers on the host have no effect.
     fwd.num_real_rows = bwd.num_real_rows = 0;
     bce_with_logits_fwd_cuda(fwd, gpu(problem.num_real), nullptr);
     bce_with_logits_bwd_cuda(bwd, gpu(problem.num_real), nullptr);

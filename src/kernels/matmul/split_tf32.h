@@ -83,8 +83,9 @@ void split_tf32_ref(const SplitTf32Args& args);
 // split_tf32_cuda() runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes. Denormal numbers are kept. The
 // bits equal those of the reference.
 
-// Splits the elements of a matrix on a GPU. Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog
-// does not accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.
+// Splits the elements of a matrix on a GPU into parts in TF32, as described above. Errors: kInternal for operands that are not f32 or not
+// aligned, and for sizes that the catalog does not accept (an inner dimension above kTf32x3MaxTerms, or more than 2^32 elements); kDevice
+// if the launch fails.
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 
 }  // namespace plimsoll
