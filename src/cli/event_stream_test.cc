@@ -91,7 +91,7 @@ TEST(EventStream, EndsIfTheReaderNeverReads) {
   const double seconds = seconds_of([&] {
     for (int i = 0; i < 100; ++i) stream.write(line, 200);
   });
-  // The first line that does not fit waits 200 ms and ends the stream; later lines must not wait.
+  // The first line for which the full pipe has no room waits 200 ms and then closes the stream; later lines must not wait.
   EXPECT_LT(seconds, 5.0);
   EXPECT_FALSE(stream.is_open());
   EXPECT_NE(stream.take_closing_reason().find("did not read"), std::string::npos);

@@ -91,7 +91,7 @@ class BindContext {
   View output_row(int row) const;
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
-  // Return the size of one dimension of an operand, for the sizes of batches for which the op is bound.
+  // Return the size of one dimension of an operand. The size holds for batches of the sizes (bucket) for which the op was prepared.
   int64_t input_size(int i, int dim) const { return view().in_shape(i)[dim].at(bucket_); }
   int64_t output_size(int i, int dim) const { return view().out_shape(i)[dim].at(bucket_); }
 

@@ -42,7 +42,8 @@ class ProductMeasurer {
   virtual ~ProductMeasurer() = default;
   virtual std::string card() const = 0;
   virtual std::string library() const = 0;
-  // Returns at most `most` algorithms without times, the library's first choice first; none if the library has none.
+  // Returns at most `most` algorithms in the library's order of preference, without measuring them, so that their times are not set. Returns
+  // none if the library has none.
   virtual std::vector<TunedProduct> candidates(const PlannedMatmul& product, int most) = 0;
   // Returns the median milliseconds of one run with cold caches, or nothing if the library refuses the algorithm or the
   // operands do not fit into the memory.

@@ -122,11 +122,13 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
       folder.load(wanted, {.on_mismatch = OnShapeMismatch::kTreatAsMissing, .ignored_suffixes = {}});
   if (!report.mismatched.empty()) {
     const ShapeMismatch& first = report.mismatched.front();
-    throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' has the shape {}, but this model needs {}: the adapter was trained with "
-                "another base model, rank or number of labels; use the base that its {} names",
-                folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
-                kAdapterConfigFile);
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' has the shape {}, but this model needs {}: the adapter was trained with "
+        "another base model, rank or number of labels; use those of that run (its {} names the base model "
+        "and the rank, r)",
+        folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
+        kAdapterConfigFile);
   }
   if (!report.missing.empty()) {
     throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing: {}", folder.path(),

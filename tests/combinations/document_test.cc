@@ -24,8 +24,8 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Returns the sentence that the document contains about a method that has no effect on a CPU. Fails the test unless the program refuses the
-// method on a CPU or explains in a note why it has no effect there.
+// Returns the sentence that docs/COMBINATIONS.md must contain about a method that has no effect on a CPU. Fails the test if the program
+// neither refuses the method on a CPU nor explains in a note why it has no effect there.
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());

@@ -80,8 +80,7 @@ TEST(Bench, MakesTheTableAndItsFiles) {
   EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
   EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
   EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
-  // The caption of the plot names the CPU. This description of the CPU must be the one that the run of the first row
-  // printed.
+  // The caption of the plot names the CPU. The name must be the one that the run of the first row of the table of experiments printed.
   const std::string device = rows[0].at("figures").at("device");
   EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
                        "device " + device + "\n"))

@@ -1,4 +1,4 @@
-// The drivers of tests/monitor/fake_nvml.cc and the machines that they simulate. For one thread.
+// The GPU drivers that tests/monitor/fake_nvml.cc simulates, and the machines on which they run. Not thread-safe.
 #pragma once
 
 #include <cstdlib>

@@ -20,9 +20,9 @@ struct Layout {
   int accumulation = 1;
 };
 
-// Returns the arguments of a run with these ranks on the data of tiny_words.h. The optimizer is SGD, because
-// AdamW would amplify rounding differences of gradients near zero. On GPUs at most two ranks are used, which
-// process the same batches per step.
+// Returns the arguments of a run with these ranks on the data of tiny_words.h. The optimizer is SGD, because AdamW would amplify rounding
+// differences of gradients near zero. On GPUs at most two ranks are used. Together they process the same batches in each step as the
+// wanted ranks would.
 std::vector<std::string> words_of(const std::string& model, const std::string& output_dir,
                                   const Layout& wanted, int steps, const std::vector<std::string>& more = {});
 

@@ -369,7 +369,7 @@ std::vector<GpuSample> Nvml::all() const {
     functions_->read_limits(device, sample);
     functions_->read_links(device, sample);
     functions_->read_processes(device, sample);
-    // Removes repeated messages, because several calls for the same value are refused for the same reason.
+    // Removes repeated messages: if the driver refuses several calls of NVML that read one value, each of them reports the same reason.
     const auto last = std::unique(sample.refused.begin(), sample.refused.end());
     sample.refused.erase(last, sample.refused.end());
   }

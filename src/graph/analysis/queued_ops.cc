@@ -103,8 +103,8 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // The op writes a newer version of the value into the same bytes. It need not wait for copies of
-      // elements that it does not write; these now count as readers or writers of the newer version.
+      // The op writes a newer version of the value into the same bytes. It need not wait for copy ops that read or write other elements
+      // of the value; from now on, these copy ops count as readers or writers of the newer version.
       if (!read_by.is_empty(older)) disturb(read_by, older, i, id);
       if (!written_by.is_empty(older)) disturb(written_by, older, i, id);
     }

@@ -112,7 +112,7 @@ class OpSchema : public OpDef {
   std::string input_name(const OpView& op, int input) const override;
   std::string output_name(const OpView& op, int output) const override;
 
-  // Checks the number and the presence of the inputs against the table, then asks the op for its types.
+  // Checks the number and the presence of the inputs against the operand table of the op, and then returns output_types().
   std::vector<ValueType> infer(const OpView& op) const final;
   // Returns the types of the outputs. Requires: the inputs agree with the table. Errors: kInternal if their types do
   // not match.

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <limits>
@@ -144,6 +145,13 @@ void expand_all_frames(const std::string& name, std::string_view bytes, Output& 
     ZSTD_outBuffer out{piece.data(), piece.size(), 0};
     status = ZSTD_decompressStream(context.get(), &out, &in);
     output.append(piece.data(), out.pos);
+    if (ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: decompressing the file needs more memory (a larger window) than is allowed; decompress it "
+          "with `zstd -d --long=31`, or compress it again without --long and --ultra",
+          name);
+    }
     if (ZSTD_isError(status)) fail_damaged(name, output.size(), ZSTD_getErrorName(status));
     is_piece_full = out.pos == out.size && status != 0;
   }

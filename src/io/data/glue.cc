@@ -113,8 +113,8 @@ std::string split_file(const GlueTask& task, GlueSplit split) {
   return "";
 }
 
-// Returns the name of the file of the GLUE task MRPC as the authors of MRPC publish it. They have one file for training and validation,
-// and a list of the pairs of ids that form the validation rows.
+// Returns the name of the file that contains the rows of a split of the GLUE task MRPC in the form in which the authors of MRPC publish it.
+// Training and validation rows are in the same file; a second file lists the pairs of ids of the validation rows.
 std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   if (task.name != "mrpc") {
     return "";

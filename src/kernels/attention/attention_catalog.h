@@ -218,7 +218,7 @@ inline constexpr int64_t kPagedCudaBlocks = 640;
 // If a row has at most this number of parts, GPUs of compute capability 9.0 join their results in the same launch. More parts need a second
 // launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;
-// Returns the number of positions per part on a GPU. Requires: dims.tokens and dims.kv_heads are positive.
+// Returns the number of tokens (positions) of a sequence that one part of it contains on a GPU. Requires: dims.tokens and dims.kv_heads are positive.
 constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
   const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
   if (dims.tokens > kPagedCudaDividedRows) return positions;

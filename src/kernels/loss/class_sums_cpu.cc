@@ -178,7 +178,8 @@ struct CountedLoss {
   }
 };
 
-// The estimated time to process one column of class sums, as a multiple of the time per logit. The number of rows per thread depends on it.
+// The estimated time to process one column of the matrix of class sums (class_sums.h), as a multiple of the time per logit. The number of
+// rows that each thread processes depends on it.
 constexpr int64_t kLogitsPerSum = 4;
 
 }  // namespace

@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   };
   find_rows();
   const auto copy_next = [&](int slot) {
-    // All tiles have the same groups. A warp that has no group in the first tile copies nothing for any tile.
+    // All tiles have the same groups of terms. A warp that multiplies no group of the first tile therefore copies nothing for any tile.
     if (source.tile < tiles && source.at < groups) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)

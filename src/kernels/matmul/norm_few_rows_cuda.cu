@@ -34,8 +34,9 @@ struct NormParameters {
   }
 };
 
-// Normalizes one row per thread block. Most of the time passes between loads and their results, so a thread loads its part of the
-// parameters while the preceding launches are still running, and then its part of the row at once.
+// Normalizes one row per thread block. Most of the time passes between loads and their results. A thread therefore loads its part of the
+// parameters while the preceding launches are still running, and after their end starts all loads of its part of the row before it uses
+// the first of them.
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads)
     norm_few_rows_kernel(const __grid_constant__ NormFewRowsArgs args) {

@@ -22,8 +22,8 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// The memory and the time that a plan for a batch shape needs. If a separate search chooses the recomputed values of each plan, the memory
-// and the time are only bounds.
+// The memory and the time that a plan for a batch shape needs. If a separate search chooses the recomputed values of each plan, the plan
+// needs at most this memory, and the time is a lower bound.
 struct FitNeeds {
   int64_t bytes = 0;        // upper bound of the bytes that the plan needs
   int64_t least_bytes = 0;  // estimate of the fewest bytes possible, which full recomputation needs
