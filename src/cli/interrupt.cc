@@ -106,6 +106,17 @@ void on_sent_interrupt(int signal, siginfo_t* info, void*) {
 
 }  // namespace
 
+void keep_signals_from_other_threads() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    while (true) pause();
+  }).detach();
+}
+
 void obey_sent_interrupts() {
   struct sigaction action {};
   if (sigaction(SIGINT, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;

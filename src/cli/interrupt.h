@@ -6,6 +6,11 @@
 
 namespace plimsoll::cli {
 
+// Must be called once at the start of main, before other threads exist. From then on, SIGINT, SIGTERM and SIGHUP are delivered to a thread
+// that does nothing else, because the threads that exist later inherit the mask of this one, which blocks them. A handler must not run on
+// the stack of a thread that computes: while oneDNN multiplies fp32 matrices with AVX2, the stack pointer of the thread points into a block
+// of the heap, and a signal handler would overwrite the memory before this block.
+void keep_signals_from_other_threads();
 // Must be called once at the start of main. If SIGINT was ignored at the start, a SIGINT sent by a process
 // ends this process from now on.
 void obey_sent_interrupts();

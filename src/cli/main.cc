@@ -171,6 +171,7 @@ void reserve_standard_streams() {
 int main(int argc, char** argv) {
   reserve_standard_streams();
   plimsoll::cli::obey_sent_interrupts();
+  plimsoll::cli::keep_signals_from_other_threads();
   // If SIGXFSZ is ignored, writing beyond the size limit of files returns an error, as on a full disk, instead of
   // ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
