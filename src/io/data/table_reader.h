@@ -19,7 +19,7 @@ namespace plimsoll {
 //
 // Quoting. QuoteRule::kRfc4180 is the rule for .csv and for generic .tsv, as in pandas and thus in Hugging
 // Face's "csv" loader with delimiter="\t". A field that begins with a quote ends at the next quote
-// that is not doubled. It may contain delimiters and line ends, and two quotes in it stand for one. A quote inside a field that
+// that is not doubled. It may contain delimiters and line ends, and two quotes in it mean one. A quote inside a field that
 // does not begin with one is an ordinary character. Text after a closing quote continues the field, as in
 // pandas: "Great" film is the text Great film; the table then has a warning. A quoted field that looks like
 // several rows, because an unpaired quote began it, also has a warning. QuoteRule::kNone is the rule for the
@@ -92,7 +92,7 @@ std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
 //
 // A line has a word and its tags, separated by tabs if the first line has a tab, otherwise by blanks. An empty line ends a sentence. Lines
 // that begin with -DOCSTART- separate documents and are skipped. Lines that begin with '#' are comments if the file is a .conllu file, or
-// if they have another number of columns than the words. They are also comments if they stand at the beginning of a sentence, and their
+// if they have another number of columns than the words. They are also comments if they are at the beginning of a sentence, and their
 // second column is "id" (as in "# id 17"), one of their columns is "=" (as in "# sent_id = 17") or their last column contains '='.
 // Otherwise '#' is a word.
 //

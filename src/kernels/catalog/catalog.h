@@ -27,8 +27,8 @@
 //     return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 //   }
 //
-// Of this project, the header may include only kernel_target.h, the catalog headers of other families, hardware/ and base/; the source
-// file may also include this header. The header that declares the kernel uses the same formulas. A family is listed in families.inc and in
+// The header may include only these headers of the project: kernel_target.h, the catalog headers of other families, hardware/ and base/.
+// The source file may also include this header. The header that declares the kernel uses the same formulas. A family is listed in families.inc and in
 // this folder's CMakeLists.txt.
 #pragma once
 
