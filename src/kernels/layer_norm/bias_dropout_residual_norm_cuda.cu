@@ -1,6 +1,7 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
+#include "kernels/layer_norm/norm_few_rows.h"
 #include "kernels/layer_norm/normalize.h"
 
 namespace plimsoll {
@@ -16,6 +17,18 @@ void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& a
                                                    {"sum", args.sum, kOptional}});
   cuda::check_cuda_operands(
       kKernel, {{"bias", args.bias, kOptional}, {"gain", args.gain}, {"beta", args.beta, kOptional}});
+  const NormFewRowsArgs few_rows{.x = args.x,
+                                 .residual = args.residual,
+                                 .norm_bias = args.bias,
+                                 .gain = args.gain,
+                                 .beta = args.beta,
+                                 .y = args.y,
+                                 .sum = args.sum,
+                                 .T = args.T,
+                                 .C = args.C,
+                                 .eps = args.eps};
+  if (!args.x_hat && !args.rstd && args.p == 0.0 && norm_few_rows_fit(few_rows))
+    return norm_few_rows_cuda(few_rows, stream);
   cuda::check_norm_columns(kKernel, args.C);
   cuda::launch_norm_fwd({.x = args.x.data,
                          .residual = args.residual.data,

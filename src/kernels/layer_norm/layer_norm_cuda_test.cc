@@ -4,6 +4,7 @@
 
 #include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/norm_few_rows.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/testing/norm_cases.h"
 #include "kernels/layer_norm/testing/rms_norm_case.h"
@@ -191,6 +192,54 @@ TEST(NormCuda, KeepsNothingIfNoBackwardPassFollows) {
   bias_dropout_residual_norm_fwd_cuda(args, nullptr, nullptr);
   gpu.download();
   expect_same_bits(alone, y);
+}
+
+// Without dropout and outputs for a backward pass, few rows are normalized by a kernel of their own (norm_few_rows.h). Tests rows of one
+// and of several warps, a last warp without columns for all of its threads, the largest number of columns, and all optional operands.
+TEST(NormCudaSmall, FewRows) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const RowsAndColumns shape :
+         {RowsAndColumns{1, 8}, {32, 768}, {5, 2056}, {3, kNormFewRowsColumns}}) {
+      for (const bool present : {false, true}) {
+        const NormCase test{.shape = shape,
+                            .dtype = dtype,
+                            .parameters = present ? dtype : DType::kF32,
+                            .has_bias = present,
+                            .has_residual = present,
+                            .has_beta = present};
+        ForwardTensors tensors(test);
+        const int64_t size = shape.size();
+        GuardedBuffer want_y("want y", DType::kF64, size), want_x_hat("want x_hat", DType::kF64, size),
+            want_rstd("want rstd", DType::kF64, shape.T), y("y", dtype, size),
+            of_sum("y of the sum", dtype, size), sum("sum", dtype, size), again("y again", dtype, size);
+        BiasDropoutResidualNormFwdArgs reference = tensors.args;
+        reference.y = want_y.view();
+        reference.x_hat = want_x_hat.view();
+        reference.rstd = want_rstd.view();
+        bias_dropout_residual_norm_fwd_ref(reference);
+        Twins gpu;
+        BiasDropoutResidualNormFwdArgs args = on_gpu(gpu, tensors);
+        args.y = gpu(y);
+        run_twice(gpu, {&y}, [&] { bias_dropout_residual_norm_fwd_cuda(args, nullptr, nullptr); });
+        expect_within(y, want_y, forward_bounds(test, tensors, want_x_hat, want_y, want_rstd).y);
+        // The sum is stored, and the result has the bits that a separate norm computes from the stored sum.
+        args.y = gpu(of_sum);
+        args.sum = gpu(sum);
+        bias_dropout_residual_norm_fwd_cuda(args, nullptr, nullptr);
+        BiasDropoutResidualNormFwdArgs alone = args;
+        alone.x = args.sum;
+        alone.bias = alone.residual = {};
+        alone.sum = {};
+        alone.y = gpu(again);
+        bias_dropout_residual_norm_fwd_cuda(alone, nullptr, nullptr);
+        gpu.download();
+        expect_same_bits(again, of_sum);
+        const std::vector<SumAndBound> want = exact_sums(test, tensors);
+        for (int64_t i = 0; i < size; ++i)
+          ASSERT_NEAR(sum.load(i), want[static_cast<size_t>(i)].sum, want[static_cast<size_t>(i)].bound) << i;
+      }
+    }
+  }
 }
 
 BiasDropoutResidualNormBwdArgs on_gpu(Twins& gpu, BackwardTensors& tensors, Gradients& gradients) {
@@ -449,6 +498,12 @@ TEST(RmsNormCuda, IsWithinItsBoundsOfTheReference) {
         });
         expect_within(y, test.want_y, test.y_bounds());
         expect_within(rstd, test.want_rstd, test.rstd_bounds());
+        // Without rstd, few whole rows are normalized by another kernel (norm_few_rows.h).
+        GuardedBuffer alone("y without rstd", dtype, dims.T * dims.N);
+        forward.y = gpu(alone);
+        forward.rstd = {};
+        run_twice(gpu, {&alone}, [&] { rms_norm_fwd_cuda(forward, nullptr); });
+        expect_within(alone, test.want_y, test.y_bounds());
         expect_within(d_x, test.want_d_x, test.d_x_bounds());
         const double depth = rms_norm_gain_cuda_depth(dims);
         expect_within(d_gain, test.want_gain, test.gain_bounds(test.gain, depth));

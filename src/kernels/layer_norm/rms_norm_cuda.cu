@@ -5,6 +5,7 @@
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
+#include "kernels/layer_norm/norm_few_rows.h"
 
 namespace plimsoll {
 namespace cuda {
@@ -270,6 +271,19 @@ void rms_norm_fwd_cuda(const RmsNormFwdArgs& args, CudaStream stream) {
   cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
   cuda::check_dims(kKernel, args.dims);
   check_rms_norm_residual(kKernel, args);
+  const NormFewRowsArgs few_rows{.x = args.x,
+                                 .residual = args.residual,
+                                 .norm_bias = {},
+                                 .gain = args.gain,
+                                 .beta = {},
+                                 .y = args.y,
+                                 .sum = args.sum,
+                                 .T = args.dims.T,
+                                 .C = args.dims.C,
+                                 .eps = args.eps,
+                                 .norm = NormKind::kRms};
+  const bool is_whole_row = args.dims.C == args.dims.N && args.dims.H == 1 && args.dims.G == 0;
+  if (is_whole_row && !args.rstd && norm_few_rows_fit(few_rows)) return norm_few_rows_cuda(few_rows, stream);
   const auto run = [&](const ConstView& gain, int64_t first, int64_t count) {
     const cuda::Vectors vectors = cuda::vectors_of(args.dims, first, count);
     if (vectors.total == 0) return;

@@ -223,7 +223,10 @@ TEST(TopLogitsCuda, EqualsTheReference) {
                                  {RowsAndColumns{2, 50257}, 17},
                                  {RowsAndColumns{3, 128256}, 64},
                                  {RowsAndColumns{8, 30528}, 1},
-                                 {RowsAndColumns{20, 8192}, 9}}) {
+                                 {RowsAndColumns{20, 8192}, 9},
+                                 {RowsAndColumns{32, 4099}, 8},
+                                 {RowsAndColumns{40, 2051}, 64},
+                                 {RowsAndColumns{130, 4100}, 3}}) {
     for (const DType dtype : cuda_types()) {
       for (const bool has_ties : {false, true}) {
         GuardedBuffer logits(tensor_name("logits", shape, dtype), dtype, shape.size()),
@@ -231,7 +234,7 @@ TEST(TopLogitsCuda, EqualsTheReference) {
             log_sums("log_sums", DType::kF64, shape.T), want_values("want values", DType::kF32, shape.T * k),
             want_ids("want ids", DType::kI32, shape.T * k), want_sums("want log_sums", DType::kF64, shape.T);
         has_ties ? logits.fill_small_integers() : logits.fill_normal(0.0, 3.0);
-        if (has_ties && k > 8) {  // one thread reads all of the largest logits
+        if (has_ties && k > 8) {  // few threads read most of the largest logits
           for (int64_t i = 0; i < shape.C; i += 8192) logits.view().store(i, 9.0);
         }
         TopLogitsArgs args{.logits_BV = logits.view(),
@@ -252,6 +255,51 @@ TEST(TopLogitsCuda, EqualsTheReference) {
         expect_same_bits(values, want_values);
         const Limit limit{.absolute = softmax_sum_error(shape.C), .relative = 0x1p-50};
         EXPECT_TRUE(compare(log_sums, want_sums, limit).ok()) << compare(log_sums, want_sums, limit);
+      }
+    }
+  }
+}
+
+// Rows in which all logits are equal, so that more logits than fit into the list of a thread block are as large as the k-th one, and rows
+// with NaN, infinities or fewer than k finite logits.
+TEST(TopLogitsCuda, EqualAndNonFiniteLogits) {
+  constexpr int64_t kRows = 6;
+  for (const auto& [classes, k] :
+       {std::pair<int64_t, int64_t>{6, 5}, {3000, 5}, {30001, 5}, {7, 1}, {30001, 1}}) {
+    for (const DType dtype : cuda_types()) {
+      GuardedBuffer logits(tensor_name("logits", {kRows, classes}, dtype), dtype, kRows * classes),
+          values("values", DType::kF32, kRows * k), ids("ids", DType::kI32, kRows * k),
+          log_sums("log_sums", DType::kF64, kRows), want_values("want values", DType::kF32, kRows * k),
+          want_ids("want ids", DType::kI32, kRows * k), want_sums("want log_sums", DType::kF64, kRows);
+      logits.fill(1.5);
+      const View all = logits.view();
+      for (int64_t i = 0; i < classes; ++i) {
+        all.store(classes + i, i % 2 == 0 ? 0.0 : -0.0);
+        all.store(2 * classes + i, -HUGE_VAL);
+        all.store(3 * classes + i, i % 3 == 0 ? std::nan("") : -2.0);
+        all.store(4 * classes + i, i == classes - 1 ? HUGE_VAL : -1.0);
+      }
+      for (const int64_t i : {classes - 1, classes / 2, int64_t{1}}) all.store(2 * classes + i, -3.0);
+      TopLogitsArgs args{.logits_BV = logits.view(),
+                         .values_BK = want_values.view(),
+                         .ids_BK = want_ids.view(),
+                         .log_sum_B = want_sums.view(),
+                         .num_rows = kRows,
+                         .num_classes = classes,
+                         .k = k};
+      top_logits_ref(args);
+      Twins gpu;
+      args.logits_BV = gpu(logits);
+      args.values_BK = gpu(values);
+      args.ids_BK = gpu(ids);
+      args.log_sum_B = gpu(log_sums);
+      run_twice(gpu, {&values, &ids, &log_sums}, [&] { top_logits_cuda(args, nullptr); });
+      expect_same_bits(ids, want_ids);
+      EXPECT_EQ(values.to_doubles(), want_values.to_doubles());  // the value of -0 is 0
+      for (int64_t row = 0; row < kRows; ++row) {
+        EXPECT_EQ(std::isnan(log_sums.load(row)), row == 3 || row == 4);
+        if (row == 3 || row == 4) continue;
+        EXPECT_NEAR(log_sums.load(row), want_sums.load(row), softmax_sum_error(classes));
       }
     }
   }

@@ -12,8 +12,8 @@
 //
 // Types: the references and the CUDA kernel take logits of f32, bf16 or f16 (the reference also f64), the CPU kernel f32
 // or bf16; values f32 (the reference also f64), ids i32, log_sum f64. Accumulation: in double; on a GPU exponentials are in
-// fp32. Error of log_sum: softmax_sum_error(V) of softmax.h on a GPU, 2^-50 V on a CPU. values and ids are exact. Aliasing:
-// none. Scratch: none. Repeatability: the same bits in every run. Cost: reads the logits once, B V exponentials.
+// fp32. Error of log_sum: softmax_sum_error(V) of softmax.h on a GPU, 2^-50 V on a CPU. values and ids are exact, but on a GPU the value of
+// -0 is 0. Aliasing: none. Scratch: none. Repeatability: the same bits in every run. Cost: reads the logits once, B V exponentials.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Linear layers of few rows, x w^T + bias, such as those of a decoding step. Reading w once takes most of their time. A block computes
+// Linear layers of few rows, x w^T + bias + addend, such as those of a decoding step. Reading w once takes most of their time. A block computes
 // tiles of 16 columns. The terms of the sums (the elements of a row of w) are divided into groups of 32, which the warps process in turn. A
 // warp copies groups of w into its part of the block's shared memory, several groups ahead of the one that it multiplies and across the end
 // of a tile (PTX ISA, "cp.async"). Tensor cores multiply 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix instructions").
@@ -71,6 +71,7 @@ struct FewRowsArgs {
   const void* x;
   const void* w;
   cuda::AnyFloats bias;
+  const void* addend;  // matrix of the size of y that is added to the rounded result; may be null or y itself
   void* y;
   int rows, columns, terms;  // `columns` is the number of columns of y
   int64_t y_stride;
@@ -406,7 +407,15 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
       float y[1] = {with_bias(gate, first + column)};
       if (args.end != LayerEnd::kProduct) y[0] = activate<T>(args.activation, y[0]);
       if (is_gated) y[0] *= with_bias(value, args.columns + first + column);
-      cuda::store_floats<T, 1>(static_cast<T*>(args.y) + row * args.y_stride + first + column, y);
+      const int64_t at = row * args.y_stride + first + column;
+      if (args.addend != nullptr) {
+        // The result is rounded before the addition, as if the product were stored and the addend added by another op.
+        float addend[1], rounded[1];
+        cuda::load_floats<T, 1>(static_cast<const T*>(args.addend) + at, addend);
+        cuda::unpack<T, 1>(cuda::pack<T, 1>(y), rounded);
+        y[0] = rounded[0] + addend[0];
+      }
+      cuda::store_floats<T, 1>(static_cast<T*>(args.y) + at, y);
     };
     if constexpr (kOwnsTiles) {
 #pragma unroll
@@ -552,8 +561,8 @@ class FewRowsProduct final : public CudaMatmul {
   FewRowsProduct(const MatmulProblem& problem, SecondOperand w) : problem_(problem), w_(w) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(accumulate == nullptr && !args.addend,
-                   "the kernel for matrix products of few rows cannot add to its output or to an addend");
+    PLIMSOLL_CHECK(accumulate == nullptr,
+                   "the kernel for matrix products of few rows cannot add to its output");
     PLIMSOLL_CHECK(cuda::aligned_to_packs({args.a.data, args.b.data}),
                    "the operands of a matrix product of few rows must be aligned to 16 bytes");
     if (problem_.m <= 0) return;
@@ -561,6 +570,7 @@ class FewRowsProduct final : public CudaMatmul {
     few.x = args.a.data;
     few.w = args.b.data;
     few.bias = cuda::any_floats(args.bias);
+    few.addend = args.addend.data;
     few.y = args.c.data;
     few.rows = static_cast<int>(problem_.m);
     few.columns = static_cast<int>(problem_.n);

@@ -218,8 +218,9 @@ bool linear_few_rows_fit(const MatmulProblem& problem) {
   const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
   return in_16_bits && problem.b == problem.a && problem.c == problem.a &&
          problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes &&
-         problem.writes == MatmulWrites::kOverwriteOnly && problem.a_stride == 0 &&
-         problem.m <= kCudaFewRows && problem.k % kCudaFewRowsTerms == 0;
+         problem.writes != MatmulWrites::kOverwriteOrAdd && problem.a_stride == 0 &&
+         (problem.writes != MatmulWrites::kAddend || problem.c_stride == 0) && problem.m <= kCudaFewRows &&
+         problem.k % kCudaFewRowsTerms == 0;
 }
 bool matmul_takes_few_rows_cuda(const MatmulProblem& problem, int sm) {
   if (sm != 90 || !linear_few_rows_fit(problem)) return false;

@@ -172,7 +172,7 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
 // Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T of at most kCudaFewRows rows and a multiple of
-// kCudaFewRowsTerms terms in 16 bits, with or without a bias, that overwrites its output.
+// kCudaFewRowsTerms terms in 16 bits, with or without a bias and an addend, that does not add to its output.
 bool linear_few_rows_fit(const MatmulProblem& problem);
 inline constexpr int64_t kCudaFewRows = 32;
 inline constexpr int64_t kCudaFewRowsTerms = 32;

@@ -61,9 +61,9 @@ std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& probl
 // States what a matrix product may assume about B. kConstant: no launch that may still run when the product starts writes B, so the product
 // may read B before these launches have ended (element_wise/cuda/early_launch.cuh).
 enum class SecondOperand : uint8_t { kVariable, kConstant };
-// Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once, after the bias was added. A row of C
-// depends only on the same row of A. Its bits do not depend on the number of rows within 1 to 8 and within 9 to 32. Errors: kInternal if
-// linear_few_rows_fit() does not hold.
+// Prepares Plimsoll's kernel for layers of few rows (linear_few_rows_cuda.cu), which rounds once, after the bias was added, and once more
+// after an addend was added. A row of C depends only on the same rows of A and of the addend. Its bits do not depend on the number of rows
+// within 1 to 8 and within 9 to 32. Errors: kInternal if linear_few_rows_fit() does not hold.
 std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& problem, SecondOperand b);
 // Prepares the product with Plimsoll's own kernel (linear_cuda_wgmma.h), whatever the number of rows is. Errors: kInternal if
 // matmul_as_linear() returns nothing. In a build without code for compute capability 9.0, run() throws kInternal.

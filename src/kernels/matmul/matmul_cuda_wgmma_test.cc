@@ -231,7 +231,7 @@ TEST(LinearFewRowsCuda, AgreesWithTheReference) {
         for (const int64_t terms : {32, 256, 768, 2080}) {
           for (const MatmulProblem& problem :
                {plain_layer(rows, columns, terms, dtype), layer(rows, columns, terms, dtype, DType::kF32),
-                layer(rows, columns, terms, dtype, dtype)}) {
+                layer(rows, columns, terms, dtype, dtype), layer_with_addend(rows, columns, terms, dtype)}) {
             ASSERT_TRUE(linear_few_rows_fit(problem));
             for (const SecondOperand w : {SecondOperand::kVariable, SecondOperand::kConstant})
               check_random(problem, *prepare_few_rows_matmul_cuda(problem, w));

@@ -47,6 +47,8 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersOfFewRows) {
   EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
   problem.c = problem.a;
   problem.writes = MatmulWrites::kAddend;
+  EXPECT_TRUE(matmul_takes_few_rows_cuda(problem, 90));
+  problem.writes = MatmulWrites::kOverwriteOrAdd;
   EXPECT_FALSE(matmul_takes_few_rows_cuda(problem, 90));
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/element_wise/gelu.h"
 #include "kernels/element_wise/glu.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/norm_few_rows.h"
 #include "kernels/layer_norm/rms_norm.h"
 #include "kernels/matmul/few_rows_cuda.h"
 
@@ -69,8 +70,20 @@ class NormThenLayer final : public CudaNormLinear {
   void run(const NormLinearArgs& args, CudaStream stream) override {
     check_scratch(args, norm_linear_values_bytes(problem_));
     const View h{args.scratch.data(), problem_.product.a};
-    if (problem_.product.k <= kNormFewRowsTerms) {
-      norm_few_rows_cuda(problem_, args, h, w_, stream);
+    const NormFewRowsArgs norm{.x = args.x,
+                               .residual = args.residual,
+                               .norm_bias = args.norm_bias,
+                               .gain = args.gain,
+                               .beta = args.beta,
+                               .y = h,
+                               .sum = args.sum,
+                               .T = problem_.product.m,
+                               .C = problem_.product.k,
+                               .eps = args.eps,
+                               .norm = problem_.norm,
+                               .constant_parameters = w_ == SecondOperand::kConstant};
+    if (norm_few_rows_fit(norm)) {
+      norm_few_rows_cuda(norm, stream);
     } else {
       normalize(problem_, args, h, stream);
     }
