@@ -138,8 +138,8 @@ std::vector<Span> steady_part(std::vector<Span> spans) {
   return part;
 }
 
-// window_ns is the time from the start of the first kernel or copy to the end of the last, busy_ns the part of it in
-// which at least one runs. `pauses` adds up the time without any, by the names of the kernels before and after it.
+// window_ns is the time from the start of the first kernel or copy to the end of the last one; busy_ns is the part of this time in which at
+// least one kernel or copy runs. `pauses` adds up the time in which none runs, by the names of the kernels before and after each pause.
 struct Work {
   uint64_t busy_ns = 0;
   uint64_t window_ns = 0;

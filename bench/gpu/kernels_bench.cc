@@ -1,14 +1,13 @@
 // Measures the memory bandwidth of the memory-bound CUDA kernels at the sizes of BERT-large. The number of bytes that a
-// kernel moves is the one that the comment in its header states. Prints the time and bandwidth of each, and the
-// bandwidth as a share of a device-to-device copy on this card: of a copy of 512 MiB, which shows the limit of the
-// memory, and ("same size") of a copy that moves as many bytes as the kernel, which shows the limit of a launch of that
-// size.
+// kernel moves is the one that the comment in its header states. Prints the time and bandwidth of each kernel, and its bandwidth as a share
+// of that of a device-to-device copy on this card: of a copy of 512 MiB, which shows the limit of the memory, and ("same size") of a copy
+// that moves as many bytes as the kernel, which shows the limit of a launch of that size.
 //
 //   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //
 // Operands are taken from pools that are much larger than the card's cache, different ones in each call, so
-// that the cache has no effect. A time is the median of 25 batches of ten calls between two events. A launch
-// costs a few microseconds at any size; copies of several sizes show the limit for small tensors.
+// that the cache has no effect. A time is the median over 25 measurements, each of which takes the time of ten calls between two CUDA
+// events. A launch costs a few microseconds at any size; copies of several sizes show the limit for small tensors.
 #include <fmt/format.h>
 
 #include <span>

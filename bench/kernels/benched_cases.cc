@@ -69,7 +69,7 @@ struct Variant {
   void (*adjust)(PlanRequest&);
 };
 
-// Returns cases with methods of training that the cases of step_cases() do not use, for any device.
+// Returns further cases for any device, with methods of training that the cases of step_cases() (tests/spine/step_cases.h) do not use.
 std::vector<Variant> further_variants() {
   std::vector<Variant> variants;
   TinyCase llama{.model_type = "llama", .hidden_act = "silu", .problem_type = ProblemType::kCausalLm};
@@ -205,7 +205,8 @@ std::vector<BenchedRound> benched_rounds(const Plan& plan) {
       }
     }
   }
-  std::map<std::string_view, size_t> next_round;  // for each kernel, the number of further runs that force it
+  // For each kernel, the number of runs so far, after the first one, that force one of its implementations.
+  std::map<std::string_view, size_t> next_round;
   for (const KernelRow& row : kernel_rows()) {
     const auto found = accepted.find(&row);
     if (found == accepted.end() || found->second < num_ops[row.kernel]) continue;

@@ -133,7 +133,7 @@ class RowTimer {
     executor_.run(kGenerateProgram, Segment::kForward);
     executor_.wait();
   }
-  // Stores, for each op, the time per call in the runs since the last call of this function.
+  // Stores, for each op, the mean time per call since this function was called last. If `is_counted` is false, the times are dropped.
   void take_times(bool is_counted) {
     for (const ProgramPlan& program : plan_.programs) {
       const std::vector<OpTime>& times = executor_.times(program.name);

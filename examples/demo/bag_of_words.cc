@@ -3,10 +3,10 @@
 // Two baselines without transformers: the most frequent class, and a multinomial logistic regression on words
 // and pairs of neighbouring words. A separate program without code from the engine.
 //
-// Features: tf-idf of the unigrams and bigrams of the training rows. A term that occurs n times in a row, and in n_t of N training rows,
-// has the term frequency 1 + ln n and the inverse document frequency 1 + ln((1 + N) / (1 + n_t)). Rows are scaled to length 1. Training:
-// AdaGrad on single rows with one thread; the epoch with the best accuracy on the validation file is kept. The same input gives the same
-// results.
+// Features: the tf-idf weights of the terms (single words and pairs of neighbouring words) that occur in the training rows. A term that
+// occurs n times in a row, and in n_t of N training rows, has the term frequency 1 + ln n and the inverse document frequency
+// 1 + ln((1 + N) / (1 + n_t)). Rows are scaled to length 1. Training: AdaGrad on single rows with one thread; the epoch with the best
+// accuracy on the validation file is kept. The same input gives the same results.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -36,7 +36,7 @@ struct Feature {
 };
 using SparseRow = std::vector<Feature>;
 
-// Returns the runs of letters, digits and bytes above ASCII in lower case.
+// Returns the words of a text in lower case. A word is an uninterrupted sequence of letters, digits and bytes above ASCII.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   bool inside = false;

@@ -19,8 +19,8 @@ std::vector<int32_t> read_token_ids(std::istream& input, const std::string& name
 
 class NgramModel {
  public:
-  // Counts the n-grams of a text. Requires: 1 <= order <= longest_order(vocab_size), ids in [0, vocab_size). Errors: std::invalid_argument. Cost:
-  // memory for every different n-gram.
+  // Counts the n-grams of a text. Requires: 1 <= order <= longest_order(vocab_size), ids in [0, vocab_size). Errors: std::invalid_argument.
+  // Cost: memory per different n-gram.
   NgramModel(std::span<const int32_t> text, int order, int64_t vocab_size);
 
   // Returns the largest order whose n-grams fit into keys of 64 bits: 5 for 2048 tokens.

@@ -47,8 +47,8 @@ TEST(NgramModel, ProbabilitiesAddUpToOne) {
   }
 }
 
-// Unigrams of "0 0 0 1": the counts 3 and 1. No n-gram occurs 2 or 4 times, so that the discounts are 0.5, 1 and 1.5; the mass that they free is
-// distributed evenly over the 3 tokens.
+// In the text "0 0 0 1" the unigrams have the counts 3 and 1. No unigram occurs 2 or 4 times, so the discounts for the counts 1, 2 and
+// 3 or more are 0.5, 1 and 1.5. The probability that the discounts free is distributed evenly over the 3 tokens of the vocabulary.
 TEST(NgramModel, UnigramsByHand) {
   const std::vector<int32_t> text = {0, 0, 0, 1};
   const NgramModel model(text, 1, 3);

@@ -2,7 +2,7 @@
 //
 //   ngram_perplexity TRAIN_IDS VALIDATION_IDS VOCAB_SIZE BLOCK_SIZE BYTES
 //
-// The files are the output of `plimsoll tokenize`; BYTES is the length of the text whose tokens VALIDATION_IDS has. The last line is "best ORDER
+// The files are the output of `plimsoll tokenize`; BYTES is the length of the validation text in bytes. The last line is "best ORDER
 // PERPLEXITY BITS_PER_BYTE TOKENS".
 #include <algorithm>
 #include <cstdio>

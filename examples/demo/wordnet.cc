@@ -101,9 +101,9 @@ std::vector<Counted> by_count(const std::unordered_map<std::string, int64_t>& co
   return sorted;
 }
 
-// Returns runs of ASCII letters and digits in lower case; other printable ASCII characters are separate
-// words, as in WordPiece's pre-tokenizer. Bytes above ASCII are dropped, because the vocabulary is for
-// English descriptions.
+// Returns the words of a text in lower case. A word is an uninterrupted sequence of ASCII letters and digits; other printable ASCII
+// characters are separate words, as in WordPiece's pre-tokenizer. Bytes above ASCII are dropped, because the vocabulary is for English
+// descriptions.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
   bool inside = false;
@@ -192,7 +192,8 @@ Dataset make_dataset(const std::vector<Definition>& definitions, const DatasetLi
     if (!texts.insert(definition->text).second) return true;
     return limits.max_class > 0 && ++taken[definition->label] > limits.max_class;
   });
-  // Sorts again by a hash of the text. In the order so far, the rows of a class that was cut to max_class would be at the front.
+  // Sorts again by a hash of the text. In the order by the hash of the word, the rows of a class that was cut to max_class would come
+  // first.
   order_by_hash(ordered, [](const Definition& definition) { return name_hash(definition.text); });
   for (const Definition* definition : ordered) {
     LabelledText row{definition->text, definition->label};

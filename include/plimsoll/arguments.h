@@ -77,8 +77,8 @@ struct ArgumentInfo {
 };
 
 struct ParseOptions {
-  // If true, words that are neither options nor configuration files are returned in `positionals`. Otherwise
-  // they are an error.
+  // If true, words that are neither options nor configuration files are returned in ParseResult::positionals. Otherwise
+  // such words are an error.
   bool allow_positionals = false;
 };
 
@@ -159,8 +159,8 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
 inline int64_t num_ranks(const Arguments& arguments) {
   return arguments.nproc_per_node * arguments.nnodes;
 }
-// Returns true if --ddp_timeout differs from its default. A timeout that differs limits every wait for another process. With the default
-// timeout, a wait during a step has a shorter limit, which is computed from the durations of recent steps.
+// Returns true if --ddp_timeout differs from its default. In this case the timeout limits every wait for another process. With the
+// default timeout, a wait during a step has a shorter limit, which is computed from the durations of recent steps.
 inline bool has_own_ddp_timeout(const Arguments& arguments) {
   return arguments.ddp_timeout != Arguments().ddp_timeout;
 }

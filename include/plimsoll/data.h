@@ -67,8 +67,8 @@ std::shared_ptr<const DataRows> rows_in_memory(std::vector<DataRow> rows);
 //
 // A null pointer means that there is no such set. If the set that the Trainer would use (`train` for Task::kTrain,
 // `validation` for kEvaluate, `test` for kPredict) is null, the program makes the batches with
-// Trainer::make_batch(), and the plan has room for batches of per_device_train_batch_size rows
-// (per_device_eval_batch_size without gradients) of max_seq_length tokens.
+// Trainer::make_batch(), and the plan has room for batches of max_seq_length tokens per row: per_device_train_batch_size
+// rows for training, and per_device_eval_batch_size rows for passes without gradients.
 struct MemoryData {
   std::shared_ptr<const DataRows> train = {};
   std::shared_ptr<const DataRows> validation = {};
@@ -107,8 +107,9 @@ class Metric {
   // not known in advance; has_fixed_names() must then return false, and --metric_for_best_model is checked at the first evaluation. A value
   // replaces that of a metric of the task with the same name.
   virtual std::map<std::string, double> values() { return {{name(), value()}}; }
-  // Returns true if every later call of values() returns exactly one value, whose name is name(). If
-  // --metric_for_best_model is such a metric but a later evaluation lacks it, the training stops and can be resumed.
+  // Returns true if every later call of values() returns exactly one value, whose name is name(). An object may return false at
+  // first and true later, for example when the program that computes its values has ended. If an evaluation after this change
+  // lacks the metric that --metric_for_best_model names, the training saves a checkpoint and stops, so that it can be resumed.
   virtual bool has_fixed_names() const { return true; }
 };
 

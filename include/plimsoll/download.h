@@ -42,7 +42,7 @@ struct DownloadFile {
   // download.
   int64_t present_bytes = 0;
   bool is_complete() const { return present_bytes == size_bytes && has_final_name; }
-  bool has_final_name = false;  // false until the download of the file is complete
+  bool has_final_name = false;  // true if the complete file is in the cache under its final name
 };
 
 // The files of a download and their sizes, known before the first byte is downloaded.

@@ -67,7 +67,7 @@ std::optional<double> speed_spread(const ExperimentFigures& figures);
 // A row whose spread (speed_spread()) is at most this share counts as steady.
 inline constexpr double kSteadySpread = 0.05;
 
-// The results of the same run with Hugging Face's Trainer.
+// The results of the run of a row of the table with Hugging Face's Trainer instead of Plimsoll.
 struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
@@ -84,7 +84,7 @@ struct ExperimentRow {
   bool operator==(const ExperimentRow&) const = default;
 };
 
-// The date, machine and program that produced a table.
+// The date, machine and program that produced a table of experiments.
 struct ExperimentOrigin {
   std::string date;     // time in UTC: "2026-11-25T09:30:00Z"
   std::string version;  // version of Plimsoll
@@ -105,10 +105,11 @@ enum class ExperimentDevice { kCpu, kGpu };
 // arguments of `plimsoll train`, which override the arguments of every row.
 std::vector<Experiment> document_experiments(ExperimentDevice device, const std::vector<std::string>& more);
 
-// Returns the rows of `plimsoll bench --parallel`: how `num_ranks` processes on this kind of device train together. The first ones are
-// those of Hugging Face's page on training on several GPUs: DataParallel, DDP and, on GPUs, DDP without NVLink
-// (NCCL_P2P_DISABLE=1). DDP through NCCL and the stages of ZeRO follow. On GPUs they train GPT-2 on blocks of 1024 tokens with batches
-// of 4 per process, as that page does; on CPUs a model of six layers. `more` as in document_experiments(). Requires: num_ranks >= 2.
+// Returns the rows of `plimsoll bench --parallel`, in which `num_ranks` processes on this kind of device train together. The first rows
+// are those of Hugging Face's page on training on several GPUs: DataParallel, DDP and, on GPUs, DDP without NVLink
+// (NCCL_P2P_DISABLE=1). Rows for DDP through NCCL and for the stages of ZeRO follow. On GPUs all rows train GPT-2 on blocks of 1024
+// tokens with batches of 4 per process, as that page does; on CPUs they train a model of six layers. `more` as in document_experiments().
+// Requires: num_ranks >= 2.
 std::vector<Experiment> parallel_experiments(ExperimentDevice device, int64_t num_ranks,
                                              const std::vector<std::string>& more);
 
@@ -198,8 +199,8 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders,
 // and eval_results.json if it exists. Errors: kBadData if a file is missing or invalid.
 ExperimentFigures read_experiment(const std::string& folder);
 
-// Converts a row to JSON and back, so that `plimsoll bench` can resume after an interruption. Errors:
-// kBadData.
+// Convert a row to JSON and back. `plimsoll bench` stores the finished rows in this form, so that it can resume after an
+// interruption. Errors: kBadData.
 std::string experiment_row_json(const ExperimentRow& row);
 ExperimentRow parse_experiment_row(std::string_view text, std::string_view source);
 
@@ -220,7 +221,7 @@ struct ExperimentReport {
 ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows,
                                         const ExperimentOrigin& origin);
 
-// Writes the same plot as a PNG file. Returns false and writes nothing if the program was built without
+// Writes the plot of ExperimentReport::svg as a PNG file. Returns false and writes nothing if the program was built without
 // cairo. Errors: kDevice.
 bool write_experiment_png(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin,
                           const std::string& path);

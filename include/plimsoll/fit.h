@@ -1,8 +1,8 @@
 // Finds the runs that fit into a given memory of a given device, which this machine need not have: the
 // largest batch, the longest sequence, the best split of an effective batch into micro-batches, and the
-// fastest set of methods. Every answer is planned by the same code as `plan` and `train`, so a run with these
-// arguments holds exactly the stated memory. The functions are pure except that they read the files that the
-// arguments name. Thread-safe.
+// fastest set of methods that save memory or time (methods.h). Every answer is planned by the same code as `plan` and `train`, so a run
+// with these arguments holds exactly the stated memory. The functions are pure except that they read the files that the arguments name.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct FitRow {
   // Speed divided by that of the row without methods, or by that of the first row if the run without methods does not
   // fit.
   double relative_speed = 0;
-  // The next two fields are computed only for the first twelve rows of a device, and are 0 in the other rows.
+  // The next two fields are 0 if micro_batch is 0, and if FitOptions::devices is not empty.
   int64_t largest_batch = 0;  // the largest batch that fits without accumulation
   // the longest sequence that fits with micro_batch and accumulation of this row
   int64_t longest_sequence = 0;
@@ -85,7 +85,7 @@ struct FitReport {
   // The cards on which no release of Plimsoll runs, with the reason: those that "all" left out of the comparison, or those that `devices`
   // names, for which Plimsoll can only plan. May be empty.
   std::string plan_only;
-  // Notes about the run, for example about settings without effect.
+  // Warnings and notes about the run, for example about settings without effect.
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};
 };

@@ -15,7 +15,7 @@
 namespace plimsoll {
 
 struct LinkBenchOptions {
-  // The largest size of data to measure. Sizes start at 1 KiB, and each is four times the one before.
+  // The largest size of data to measure. Sizes start at 1 KiB, and each is four times the one before, except that the last is this size.
   int64_t largest_bytes = int64_t{256} << 20;
   // upper bound for the time spent on repetitions of one operation with one data size
   double seconds_per_size = 2;

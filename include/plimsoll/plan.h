@@ -117,10 +117,10 @@ struct PlannedRecomputation {
 
 struct PlannedMemory {
   std::vector<PlannedPhase> phases;  // the phases, in the order in which a run has them
-  // Index in `phases` of the phase that needs the most memory. The memory of this phase is that of the plan.
+  // Index in `phases` of the phase that needs the most memory. Its total_bytes are the total_bytes of the plan.
   size_t largest_phase = 0;
   std::vector<PlannedPeak> peaks;  // the peak of training, then that of evaluation
-  // the parts of the memory outside the arena (PlannedPurposes::constant)
+  // the parts of the memory that the process holds outside the arena, whose sum is PlannedPurposes::constant
   std::vector<PlannedBytes> constants;
   std::vector<PlannedModule> modules;  // modules in the order in which the forward pass uses them
   std::vector<PlannedRule> rules;
@@ -159,7 +159,8 @@ struct PlannedSpeed {
   double samples_per_s = 0;
   std::vector<PlannedOperations> groups;
   bool is_calibrated = false;  // true if the estimate uses a calibration of this CPU
-  std::string rates;           // describes the source of the assumed rates of the device
+  // describes the source of the rates of the device that the estimate assumes, such as its data sheet
+  std::string rates;
 };
 
 // Memory and speed of the planned generation if it used another number of beams or, if tokens are sampled, another
@@ -186,7 +187,7 @@ struct PlannedGeneration {
   int64_t num_pages = 0;  // the largest number of pages in use at once; the arena has room for them
   // number of pages of the longest prompt that all its sequences share, because these pages contain only tokens of the prompt
   int64_t shared_pages = 0;
-  int64_t own_pages = 0;  // largest number of further pages of one sequence
+  int64_t own_pages = 0;  // largest number of pages of one sequence that it does not share
   double prefill_ms = 0;  // estimated time to process the largest batch of prompts (prefill)
   // Estimated time in which the model computes one more token of each sequence. It excludes the time in which the host
   // selects the tokens.
@@ -249,15 +250,14 @@ struct PlanReport {
 // kUsage, kBadData.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = process_environment(),
                     Savings savings = Savings::kLeaveOut);
-// Plans the run with links that `links` names instead of measured ones: the link between ranks inside a machine, that
-// between machines, or both ("nvlink4,ib400"). docs/RANKS.md lists the names. Errors: kUsage for other names; otherwise
-// as plan_run().
+// Plans the run with the transfer rates of the links that `links` names instead of measured rates: the link between ranks inside a machine,
+// that between machines, or both ("nvlink4,ib400"). docs/RANKS.md lists the names. Errors: kUsage for other names; otherwise as plan_run().
 PlanReport plan_run_with_links(const Arguments& arguments, const std::string& links,
                                const Environment& environment = process_environment(),
                                Savings savings = Savings::kLeaveOut);
 
 // Plans a run of `generate`. It needs no weights, tokenizer or device. The plan has room for per_device_eval_batch_size prompts of
-// `prompt_tokens` tokens (0: 128, or as many as the model's positions leave room for), or with --dataset_name dummy for its random prompts.
+// `prompt_tokens` tokens (0: 128, or fewer if the model has too few positions), or with --dataset_name dummy for the random prompts.
 // A Generator for such prompts has the same plan, provided that its tokenizer has as many tokens as the model's vocabulary. Errors: kUsage,
 // kBadData.
 PlanReport plan_generation(const Arguments& arguments, int64_t prompt_tokens = 0,

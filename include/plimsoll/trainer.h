@@ -82,13 +82,13 @@ struct WeightInfo {
   std::string name;
   std::vector<int64_t> shape;
   std::string stored_as;    // data type in which the weight is stored: "fp32", "bf16", "int8", "nf4" or "fp4"
-  bool is_trained = false;  // true if this run trains it
+  bool is_trained = false;  // true if this run trains the weight
   // factor by which --learning_rate_factors multiplies the learning rate of this weight
   double rate_factor = 1;
 };
 
-// A parameter as it is passed to a custom update rule. The spans refer to memory of the plan and are valid during the
-// call.
+// A parameter as it is passed to a custom update rule. The spans refer to the memory of the run, and are valid only during
+// the call of the rule.
 struct OwnParameter {
   // Name of the parameter in checkpoints. Queries, keys and values form one matrix here, named
   // "...query_key_value...".
@@ -164,7 +164,7 @@ class Trainer {
   MetricMap predict(const std::function<void(Prediction prediction)>& take, TestSet set = TestSet::kTest);
   // Returns all predictions at once. Their memory is allocated on the heap and is not part of the plan.
   std::vector<Prediction> predict(TestSet set = TestSet::kTest);
-  // Predicts rows that the program passes, in order and in batches that the plan has room for. Their labels are not read.
+  // Predicts rows that the program passes, in order and in batches that the plan has room for. Labels of the rows are not read.
   // Errors: as make_batch() and forward().
   std::vector<Prediction> predict(const std::vector<DataRow>& rows);
   bool has_test_set(TestSet set) const;

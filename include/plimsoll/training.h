@@ -15,12 +15,11 @@
 namespace plimsoll {
 
 // Environment variables for the functions that look up caches (HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME and HOME) and for downloads (docs/DOWNLOADS.md lists them), and the variables with which torchrun, Open MPI and Slurm tell a process which rank of a
-// run it is (src/run/rank_environment.h describes them). The library reads no other variable, and reads these only in
-// process_environment(), the default of every function that has an Environment as parameter. Pass another map to search
-// elsewhere; an empty map has no caches and describes a run of one process. A map may also have LC_CTYPE, the name of
-// the effective locale (tables use only ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that
-// shows the tables.
+// XDG_CACHE_HOME and HOME) and for downloads (docs/DOWNLOADS.md lists them), and the variables with which torchrun, Open
+// MPI and Slurm tell a process which rank of a run it is (src/run/rank_environment.h describes them). The library reads no other variable,
+// and reads these only in process_environment(), the default of every function that has an Environment as parameter. Pass another map to
+// search elsewhere; an empty map has no caches and describes a run of one process. A map may also have LC_CTYPE, the name of the effective
+// locale (tables use only ASCII unless it is a UTF-8 locale), and COLUMNS, the width of the terminal that shows the tables.
 using Environment = std::map<std::string, std::string>;
 
 // Returns the variables listed above that are set in this process. If HOME is not set, the result contains the home
@@ -69,7 +68,8 @@ struct StepInfo {
   double learning_rate = 0;  // learning rate of this step
   int64_t num_tokens = 0;    // number of tokens, without padding
   int64_t num_sequences = 0;
-  // Number of tokens that were computed. A batch runs in a program with a fixed number of rows, and unused rows are computed too.
+  // Number of tokens that were computed. A batch runs in a program that was compiled for a fixed number of tokens. If the batch
+  // has fewer tokens, the unused rows are computed too.
   int64_t num_rows_computed = 0;
   // Time since the end of the previous step (for the first step: since the start of training). It excludes
   // evaluation and checkpoints and includes callbacks and logging. tokens_per_second in the log is computed
@@ -90,7 +90,8 @@ struct StepInfo {
   double peak_flops_per_s = 0;
 };
 
-// Requests of a callback to the training loop. All flags are reset at the end of the next step.
+// Requests of a callback to the training loop. The loop resets all flags at the end of each step,
+// before it calls on_step_end().
 struct TrainControl {
   bool stop = false;      // stop after this step
   bool evaluate = false;  // evaluate after this step

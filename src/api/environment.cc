@@ -1,4 +1,4 @@
-// Reads the environment of the process. No other file of the library does. Some variables determine where caches are, so
+// Reads the environment of the process. No other file of the library reads it. Some variables determine where caches are, so
 // that a program finds models where Hugging Face's own tools store them. Others tell a process that was started by a
 // launcher which rank of a run it is.
 #include <pwd.h>
@@ -71,16 +71,16 @@ constexpr const char* kVariables[] = {
     "SLURM_NODELIST",
 };
 
-// The prefixes of the names of further variables that a report lists, because they change what the program or a library
-// does.
+// The prefixes of the names of further variables that the report of `plimsoll env` lists, because they change what the program or
+// a library does.
 constexpr std::string_view kReportedPrefixes[] = {
     "PLIMSOLL_", "HF_",     "HUGGINGFACE_", "HUGGING_FACE_", "TRANSFORMERS_", "CUDA_",
     "NVIDIA_",   "CUBLAS",  "NCCL_",        "OMP_",          "GOMP_",         "ONEDNN_",
     "DNNL_",     "MALLOC_", "GLIBC_",       "CURL_",         "SSL_",
 };
 
-// Further variables that a report lists. libcurl reads the variables of proxies, some of them in upper and in lower
-// case.
+// The names of further variables that the report of `plimsoll env` lists. libcurl reads the variables of proxies, some of them in upper and
+// in lower case.
 constexpr std::string_view kReportedNames[] = {
     "LD_LIBRARY_PATH", "LD_PRELOAD", "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
     "ALL_PROXY",       "no_proxy",   "NO_PROXY",   "TMPDIR",      "TERM",        "NO_COLOR",

@@ -1,4 +1,4 @@
-// Defines the runs of the table of experiments, of a sweep and of a calibration.
+// Defines the runs of the table of experiments (`plimsoll bench`), of a sweep and of a calibration.
 #include "plimsoll/experiments.h"
 
 #include <algorithm>
@@ -117,8 +117,8 @@ struct Row {
 const Words kSplit{"--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "4"};
 const Words kCheckpointing{"--gradient_checkpointing", "True"};
 
-// Returns the nine rows of Hugging Face's page on training on one GPU, in its order. `half` is fp16, or the type that
-// replaces it.
+// Returns the nine rows of Hugging Face's page on training on one GPU, in the order of the page. `half` is the 16-bit type: fp16 as on
+// the page, or bf16 on a CPU.
 std::vector<Row> document_rows(const std::string& half) {
   const Words option{"--" + half, "True"};
   const Words small = merged(kSplit, kCheckpointing);

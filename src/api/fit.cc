@@ -66,7 +66,7 @@ void add_new(std::vector<std::string>& texts, const std::vector<std::string>& mo
   }
 }
 
-// A device for which the fastest methods are searched, the run on it, and the methods that this run can use.
+// A device for which the search finds the fastest methods, the run on this device, and the methods that this run can use.
 struct AskedDevice {
   std::string device = {};
   RunSpec run = {};
@@ -306,7 +306,7 @@ class Fit {
     refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
   }
 
-  // Returns the text that lists the methods which cannot be used, one line per reason. In a comparison, it names the cards.
+  // Returns the text that lists the methods which cannot be used, one line per reason. If cards are compared, the text names the cards.
   std::string refused_text() const {
     std::string text;
     std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;
@@ -438,7 +438,7 @@ class Fit {
   std::string label_;
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
-  // For each device and each reason, the methods that cannot be used.
+  // For each device and each reason, the methods that cannot be used on the device for this reason.
   std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;
   std::optional<Error> unable_;  // the first error of a card for which the arguments were refused
   // For each card, how much its fastest set of methods changes the training. It decides the order of cards with equal cost or time.

@@ -442,7 +442,7 @@ PlanReport plan_generation(const Arguments& given, int64_t prompt_tokens, const 
 
 namespace {
 
-// Returns the prompt in a row of the file: the value of "prompt", or with --chat a list of messages.
+// Returns the prompt in a row of a .jsonl file: the value of "prompt", or with --chat a list of messages.
 std::optional<std::string> prompt_of(const Json& row, PromptForm form) {
   if (!row.is_object()) return std::nullopt;
   for (const char* key : {"messages", "conversations", "prompt"}) {

@@ -252,7 +252,7 @@ Described inspect_tokenizer(const std::string& path) {
                    {"special_tokens", std::move(special_tokens)}}};
 }
 
-// Paths may contain bytes that are not valid UTF-8. They are replaced.
+// Returns the JSON on one line. Bytes that are not valid UTF-8, which paths may contain, are replaced.
 std::string compact(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -321,7 +321,8 @@ Inspection inspect_folder(const std::string& path) {
   return found;
 }
 
-// If there is no such path, the argument may be the name of a model on the hub, which other commands accept too.
+// Returns the folder of a model in the local cache. Called if no file or folder has this name, because it may then be the name of the model
+// on the hub. Errors: kUsage.
 std::string find_hub_folder(const std::string& name, const Environment& environment) {
   const bool is_file = fs::path(name).extension() == ".safetensors" || is_data_file(name);
   if (is_file || !is_hub_name(name)) {

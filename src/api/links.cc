@@ -52,8 +52,8 @@ bool is_true_on_all_ranks(Communicator& ranks, bool flag) {
   return count == ranks.size();
 }
 
-// Plans extrapolate the transfer rate from the largest measured exchange. They use it only if that exchange has at
-// least this size, because the time of smaller ones is mostly latency.
+// If the largest measured size is smaller than this, the report warns: plans assume the rate of the largest measured size for all larger
+// sizes, and the time of a small exchange is mostly latency, so that its rate is too low.
 constexpr int64_t kLeastBytesForPlans = int64_t{16} << 20;
 
 // Returns what identifies the measurements of these ranks in the cache: the host, the device, and the numbers of ranks and hosts.
@@ -134,7 +134,8 @@ class LinksOfRun {
     return disables_nccl_p2p(environment_) ? LinkExchange::kNcclWithoutP2p : LinkExchange::kNccl;
   }
 
-  // NCCL_P2P_DISABLE=1 does not change the rates of mapped memory, so these are not measured again.
+  // Returns true if transfers through mapped memory are measured. With NCCL_P2P_DISABLE=1, which does not change their rates, they are not
+  // measured again.
   bool measures_mapped_memory() {
     const bool can =
         device_.options.gpu.maps_peers && place_.local_size == place_.size && place_.size <= kMostPeers;
@@ -159,7 +160,7 @@ class LinksOfRun {
     return false;
   }
 
-  // Writes the new measurements into the file in the cache. Its measurements of other operations are kept.
+  // Writes the new measurements into the file in the cache. Measurements of other operations that the file contains are kept.
   void keep(LinkCalibration measured) {
     const std::string path = link_calibration_path(measured, environment_);
     if (limits_.largest_bytes < kLeastBytesForPlans) {

@@ -26,7 +26,7 @@ void refuse_same_folder(const std::string& output, const std::string& read, std:
               output, what);
 }
 
-// Throws if the output folder contains a model, unless the user permits its replacement.
+// Throws if the output folder contains a model. Called unless the user permits the replacement of an existing model.
 void refuse_other_model(const std::string& output) {
   std::error_code error;
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(output, error)) {

@@ -104,7 +104,8 @@ void Monitor::Impl::choose_device() {
   }
 }
 
-// If CUDA_VISIBLE_DEVICES is set, CUDA and NVML number the GPUs differently. The UUID identifies the same GPU in both.
+// Measures the memory of an empty CUDA context on a GPU. The GPU is found by its UUID, because CUDA and NVML number the GPUs differently
+// if CUDA_VISIBLE_DEVICES is set.
 ContextSample Monitor::Impl::measure_context(const GpuSample& gpu, const std::vector<CudaDeviceInfo>& devices,
                                              const std::string& why_none) const {
   ContextSample context{.index = gpu.index};

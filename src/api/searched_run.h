@@ -40,7 +40,8 @@ struct CommandKind {
   bool is_plan = false;
   bool is_for_one_gpu = false;  // true if the command must limit the run to one GPU
 };
-// Returns the command. `label` is the name of the model in the sentence `to_fill_in`.
+// Returns the command that trains, or for CommandKind::is_plan plans, a run with these arguments. `label` is the name of the model in the
+// sentence `to_fill_in`.
 SearchedCommand command_of_search(const Arguments& arguments, const std::string& label,
                                   const CommandKind& kind);
 

@@ -241,7 +241,7 @@ MetricMap Trainer::evaluate() {
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl().callbacks) callback->on_evaluate_progress(done, all);
   };
-  // Called for each validation set (MNLI has two). Each gets its own metrics for time, number of rows and memory.
+  // Evaluates one validation set (MNLI has two). Each set gets its own metrics for time, number of rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
     MetricMap metrics = impl().session.evaluate(data, "eval", nullptr, progress);

@@ -36,7 +36,7 @@ struct OwnStep {
 
 // The part of the state of a custom training loop that its checkpoints store in addition to tensors.
 struct OwnRun {
-  // the state that the last checkpoint contains; none if there was no checkpoint
+  // the state that the most recent checkpoint of this loop contains; not set if the loop has neither saved nor loaded one
   std::optional<RunState> state = {};
   DataPosition position = {};  // position in the data after the last batch that was used
   DataPosition start = {};     // position in the data at which next_batch() begins
@@ -78,7 +78,7 @@ struct Trainer::Impl {
   // Throws kUsage if this Trainer was not constructed for training. `function` is the name of the call, for the
   // message.
   void require_training(const char* function) const;
-  // Throws kUsage if there is no training data.
+  // Throws kUsage if this Trainer has no training data. `function` is the name of the call, for the message.
   void require_training_data(const char* function) const;
   void require_gradients(const char* function) const;
   // Throws kUsage, with the reason, if update_by() cannot update the weights in the form in which the plan stores them,

@@ -160,7 +160,8 @@ void check_best_model(const Arguments& a) {
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // If both intervals are fractions of all steps, both are multiplied by a million before the division below, as in Trainer.
+  // If both intervals are fractions of all steps, both are multiplied by a million before the remainder is computed. Trainer does the same
+  // against rounding errors, so the same values are accepted.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;

@@ -63,14 +63,14 @@ struct OldValue {
   std::string_view replacement;
 };
 const std::vector<OldValue>& old_values();
-// Returns the row of the table for a value of an earlier version; null if there is none.
+// Returns the row for this value of a setting if an earlier version of Transformers used the value; otherwise null.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
 
 // Describes a state of a setting, which is a condition on its value such as "is true" or "is one of these". Rules between two settings
 // consist of such states.
 enum class StateKind : uint8_t {
-  kTrue,
-  kFalse,    // the value is False; an optional setting that is not set does not count
+  kTrue,     // the value is True
+  kFalse,    // the value is False; an optional setting that is not set is not in this state
   kGiven,    // the setting has a value that is not empty
   kOneOf,    // the value is one of `values`
   kNoneOf,   // the value is none of `values`
@@ -86,14 +86,14 @@ struct SettingState {
 // resolve_arguments() refuses settings for which both hold, and the JSON Schema of settings files contains the same rule.
 struct Exclusion {
   SettingState first, second;
-  // error message in which {0} and {1} stand for the two settings with their values
+  // error message, in which the two settings with their values replace {0} and {1}
   std::string_view message;
 };
 std::span<const Exclusion> exclusions();
 bool holds(const Arguments& arguments, const SettingState& state);
-// Throws if both states of this rule hold. Errors: kUsage.
+// Throws if the settings are in both states of this rule. Errors: kUsage.
 void check_exclusion(const Arguments& arguments, const Exclusion& row);
-// Throws if both states of any rule hold. Errors: kUsage, for the first such rule.
+// Checks every rule of exclusions(). Errors: kUsage for the first rule that the settings violate.
 void check_exclusions(const Arguments& arguments);
 
 // Splits a list of choices "a|b|c" into its elements.

@@ -12,7 +12,7 @@ namespace {
 
 using Is = StateKind;
 
-// Messages, in which {0} and {1} stand for the two settings with their values.
+// Error messages, in which the two settings with their values replace {0} and {1}.
 constexpr std::string_view kEachOther = "{0} and {1} exclude each other; give one of them";
 constexpr std::string_view kFullRecompute =
     "{0} means --recompute full, and {1} excludes it; give one of them";

@@ -67,7 +67,7 @@ std::string_view expected_type(KeyType type) {
 }
 
 // Returns the value of a key as a text of the command line, or an empty text if it has another type. YAML values have
-// no fixed types, so a text may stand for a flag or a number.
+// no fixed types, so the value of a flag or of a number may be a text.
 std::string scalar_text(KeyType type, const Json& value) {
   const bool is_text = value.is_string();
   std::string text = is_text ? value.get<std::string>() : value.dump();
@@ -109,7 +109,7 @@ bool is_disabled(const Json& section) {
   return enabled != section.end() && scalar_text(KeyType::kFlag, *enabled) == "False";
 }
 
-// Reads all keys of one configuration.
+// Reads all keys of one configuration of another program, and collects the settings that they set.
 class Reader {
  public:
   Reader(const ForeignKeys& table, std::string_view name) : table_(table) { config_.name = name; }
@@ -226,7 +226,7 @@ class Reader {
 };
 
 // Handles keys that are missing in the schedule of a DeepSpeed configuration: sets the value that DeepSpeed uses by
-// default, or adds a note that this program's default differs.
+// default, or adds a note that the default of Plimsoll differs from it.
 void complete_schedule(const Json& scheduler, ForeignConfig& config) {
   const auto sets = [&](std::string_view setting) {
     return std::ranges::find(config.values, setting, &ForeignValue::setting);

@@ -40,7 +40,7 @@ ForeignConfig read_foreign_config(const ForeignKeys& table, std::string_view tex
 // Reads the value of --fsdp: "full_shard auto_wrap", "true", or a JSON list of options.
 ForeignConfig read_fsdp_options(std::string_view text);
 
-// What replace_foreign_configs() has done: notes for the user, and for each setting that it set where the value comes from.
+// The result of replace_foreign_configs(): notes for the user, and the source of the value of each setting that it set.
 struct Replacement {
   std::vector<std::string> notes;
   // For each setting that was set: the configuration's key that set it, for messages.

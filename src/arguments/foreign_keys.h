@@ -61,8 +61,8 @@ const ForeignKeys& fsdp_keys();
 const ForeignKeys& fsdp_options();
 const ForeignKeys& parallelism_keys();
 
-// Returns the row for a key. If there is none, returns the row that covers all other keys of its section, otherwise
-// null.
+// Returns the row of the table for a key. If the key has no row, returns the row for all other keys of its section, such as
+// "compile.*"; if there is no such row either, returns null.
 const ForeignKey* find_key(const ForeignKeys& table, std::string_view path);
 // Returns true if the table has keys in this section.
 bool is_section(const ForeignKeys& table, std::string_view path);

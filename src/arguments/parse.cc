@@ -25,7 +25,7 @@ struct Option {
   std::string where;
   bool is_flag = false;
   bool is_list = false;
-  bool is_repeatable = false;  // if given several times, the lists are concatenated
+  bool is_repeatable = false;  // if true and the option is given several times, its lists are concatenated
   // true for a text setting whose name may be given without a value, which then means True or the first of the setting's choices
   bool may_stand_alone = false;
   bool is_negated = false;

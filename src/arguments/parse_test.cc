@@ -516,8 +516,8 @@ TEST(Parse, AnOptionWithChoicesMayStandAlone) {
   EXPECT_THROW(scores({"--scores", "logit"}), Error);
 }
 
-// For a command that accepts texts, a word that names a settings file is still read as one, unless it contains blanks
-// or follows "--".
+// For a command that accepts texts, a word that ends like the name of a settings file (such as config.json) is read as a
+// settings file, unless it contains blanks or follows "--".
 TEST(Parse, TextsAndSettingsFilesAreToldApart) {
   const std::vector<std::string> words{"parse the config.json", "--use_cpu", "good", "--",
                                        "settings.yaml",         "--x"};

@@ -169,8 +169,8 @@ Json schema_of(const Setting& setting) {
   return schema;
 }
 
-// Returns the schema of an old name. It takes the values of its replacement, or, if it is a flag that stands for one
-// value of the replacement, True and False.
+// Returns the schema of a setting under its old name. It accepts the values of the setting that replaces it, or, if the old name
+// was a flag that selects one of these values, True and False.
 Json schema_of(const OldName& old) {
   const Setting* setting = find_setting(old.replacement);
   const std::string help =
@@ -189,7 +189,7 @@ Json schema_of(const OldName& old) {
   return schema;
 }
 
-// Returns the values at which the setting is in this state, as JSON values of the setting's type.
+// Returns SettingState::values as JSON values of the setting's type.
 Json values_of(const SettingState& state, const Setting& setting) {
   Json values = Json::array();
   for (const std::string_view value : split_choices(state.values)) {

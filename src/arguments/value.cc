@@ -64,7 +64,7 @@ struct ByteSuffix {
   std::string_view name;
   double factor;
 };
-// A suffix of one letter means a power of two (k is 1024), as in other tools that take a memory limit.
+// The suffixes of sizes in bytes. A suffix of one letter means a power of two (k is 1024), as in other tools that accept a memory limit.
 constexpr double kKi = 1024.0;
 constexpr std::array<ByteSuffix, 14> kByteSuffixes = {{{"", 1},
                                                        {"b", 1},
@@ -94,7 +94,8 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
-// Smaller sizes need a unit, because a user who writes "--memory_limit 16" probably does not mean 16 bytes.
+// The smallest size that needs no unit. Smaller sizes need one, because a user who writes "--memory_limit 16" probably does not mean
+// 16 bytes.
 constexpr int64_t kLeastWithoutUnit = int64_t{1} << 20;
 
 // Returns true if this number of bytes must have been written with a unit, because it is above 0 and below 1 MiB.

@@ -43,8 +43,8 @@ bool is_default(const Arguments& arguments, const Setting& setting);
 // Copies the value of one setting.
 void assign(Arguments& to, const Arguments& from, const Setting& setting);
 
-// The functions below check that the value of a setting is within its range: an interval such as "[0, 1)" or choices
-// "a|b|c". Thread-safe: pure functions.
+// The function below checks that the value of a setting is within its range: an interval such as "[0, 1)" or choices
+// "a|b|c". Thread-safe: a pure function.
 
 // Checks the value of one setting. Errors: kUsage if it is outside the range or choices of the setting.
 void check_range(const Arguments& arguments, const Setting& setting, std::string_view where);

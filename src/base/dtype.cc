@@ -79,7 +79,7 @@ uint8_t to_fp8(float value) {
   return static_cast<uint8_t>(sign | ((magnitude + rounding - ((127 - kFormat.bias) << 23)) >> kDropped));
 }
 
-// Codes above that of the largest finite number are NaN, except for the infinity of E5M2.
+// Converts the code of an fp8 number to fp32. Codes above that of the largest finite number are NaN, except for the infinity of E5M2.
 template <Fp8Format kFormat>
 float from_fp8(uint8_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x80u) << 24;

@@ -36,7 +36,7 @@ constexpr int64_t dtype_bytes(DType dtype) {
 constexpr bool is_fp8(DType dtype) {
   return dtype == DType::kE4M3 || dtype == DType::kE5M2;
 }
-// Returns true for types whose elements are the numbers of a tensor. The elements of an fp8 tensor are not: they must be
+// Returns true for the floating-point types except fp8. The elements of an fp8 tensor are not yet its values, because they must be
 // multiplied by the tensor's scale.
 constexpr bool is_floating(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;

@@ -51,7 +51,7 @@ enum class FileOperation : uint8_t {
   kReserve,
 };
 
-// Returns the operation as a word for error messages and for the call lists of tests: "open", "create", "write", ...
+// Returns the operation as a word for error messages and for FaultyFileSystem::trace(): "open", "create", "write", ...
 std::string_view file_operation_name(FileOperation operation);
 
 // An Error that stores the failed operation and the error number of the operating system.
@@ -193,7 +193,7 @@ class FileSystem {
   virtual FolderSpace space_of(const std::string& folder) = 0;
 };
 
-// Returns the file system of this machine.
+// Returns the real file system of this machine, which uses POSIX calls.
 FileSystem& posix_file_system();
 // Returns a file system that reads the files of this machine but discards all changes. It is used by ranks whose files another
 // rank writes.

@@ -40,10 +40,10 @@ class MemoryFileSystem final : public FileSystem {
   MemoryFileSystem();
   ~MemoryFileSystem() override;
 
-  // Sets the state after a power failure at this moment. Everything that remains is durable. Open files must
-  // not be used afterwards.
+  // Simulates a power failure at this moment: reduces the content to what `policy` lets survive, which is durable afterwards.
+  // Files that are open must not be used after this call.
   void crash(AfterCrash policy);
-  // Returns an independent copy of everything except open files.
+  // Returns an independent copy of this file system, without open files and locks.
   std::unique_ptr<MemoryFileSystem> clone() const;
   // Flips one bit, as a failing disk might do.
   void damage(const std::string& path, int64_t byte);

@@ -153,7 +153,7 @@ std::shared_ptr<Node> clone_node(const std::shared_ptr<Node>& node,
   auto& copy = copies[node.get()];
   if (copy) return copy;
   copy = std::make_shared<Node>();
-  // a copy of the pointer, because the reference becomes invalid when the map grows
+  // a copy of the pointer, because the calls below add entries to the map into which `copy` refers
   std::shared_ptr<Node> result = copy;
   result->kind = node->kind;
   result->data = node->data;

@@ -133,7 +133,7 @@ class PosixFile final : public File {
   std::string path_;
 };
 
-// Closing the descriptor releases the lock.
+// A lock of flock(2) on an open file. Closing the descriptor of the file releases the lock.
 class PosixLock final : public FileLock {
  public:
   explicit PosixLock(int descriptor) : descriptor_(descriptor) {}

@@ -209,7 +209,7 @@ TEST(MemoryFileSystem, OnlyWhatWasSyncedSurvives) {
     after->crash(policy);
     EXPECT_EQ(read_text_file(*after, "/d/f", 100), text);
   }
-  // The new name was not synced, so after a crash the file can have its old name.
+  // The folder is not synced after the file is renamed, so after a crash the file can have its old name.
   files.rename("/d/f", "/d/g");
   const auto undone = files.clone();
   undone->crash(AfterCrash::kLoseUnsynced);
@@ -242,7 +242,7 @@ TEST(File, ReplaceIsAtomic) {
   EXPECT_EQ(num_calls, 7) << "create, write, sync, close, rename, sync folder";
 }
 
-// A lock can have one holder at a time, also within a process. Unlocking must not remove the file.
+// A lock can have one holder at a time, also within a process. Unlocking must not remove the file that is locked.
 TEST(File, ALockHasOneHolder) {
   const std::string path = ::testing::TempDir() + "plimsoll_lock_test";
   MemoryFileSystem memory;

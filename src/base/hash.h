@@ -22,8 +22,8 @@ struct Hash128 {
   auto operator<=>(const Hash128&) const = default;
 };
 
-// Return the XXH3 hash of the bytes, equal to the result of a stream over the same bytes and to the output of
-// `xxhsum -H3` and `-H2`.
+// Return the XXH3 hash of the bytes. It equals the result of a HashStream over the same bytes, and the output of
+// `xxhsum -H3` for 64 bits or `xxhsum -H2` for 128 bits.
 uint64_t hash64(std::span<const std::byte> bytes);
 uint64_t hash64(std::string_view text);
 Hash128 hash128(std::span<const std::byte> bytes);

@@ -20,7 +20,7 @@ enum class OptimizerKind : uint8_t {
 // graph (optim/optimizers.h), and the code that passes its arguments to kernels (exec/ops/optimizer_ops.cc).
 enum class UpdateFrame : uint8_t {
   kPlain,  // each state is a floating-point tensor with one number per element of the parameter
-  // each state consists of 8-bit codes and the largest magnitude of each quantization block; for small tensors as with kPlain
+  // each state consists of 8-bit codes and the largest magnitude of each quantization block; small tensors have states as with kPlain
   kEightBit,
   kFactored,  // states are stored as one number per row and one per column of a matrix, as in Adafactor
 };
@@ -35,7 +35,7 @@ struct StateRule {
   int num_kinds = 0;  // the rule applies to an optimizer with this number of different states
 };
 
-// A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments that do so.
+// A method in the table of plimsoll/methods.h that selects this optimizer, and the arguments of a run that select it.
 struct OptimizerMethod {
   std::string_view name;
   // position in the list of all methods that select an optimizer; every method has a different one
@@ -62,7 +62,7 @@ struct OptimizerRow {
   std::vector<std::string_view> states;
   // True if the optimizer has no state unless the option momentum is given.
   bool has_optional_momentum = false;
-  // True if the optimizer updates split weights (base/split_f32.h).
+  // True if the optimizer can update fp32 weights that are stored as a bf16 and 16 further bits (base/split_f32.h).
   bool takes_split_weights = false;
   // reads_betas: the update rule uses --adam_beta1 and --adam_beta2. reads_epsilon: the update rule uses --adam_epsilon.
   bool reads_betas = false;
@@ -79,7 +79,7 @@ struct OptimizerRow {
   bool needs_momentum() const { return has_optional_momentum && frame == UpdateFrame::kEightBit; }
 };
 
-// Returns the rows in the order of optimizer_table.inc.
+// Returns the table of optimizers, one row each, in the order of optimizer_table.inc.
 std::span<const OptimizerRow> optimizer_rows();
 const OptimizerRow& optimizer_row(OptimizerKind kind);
 // Returns the row of the optimizer with this name, such as "adamw", or null if there is none.

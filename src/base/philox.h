@@ -9,11 +9,11 @@
 // `site` identifies the op that draws (one per dropout in the graph). `step` is the number of the micro-batch
 // in the run.
 //
-// General use (philox_element): ten rounds, block = element / 4, and the number of `element` is lane (element
-// % 4) of the output, 32 bits. Dropout and stochastic rounding (random_half): seven rounds, the smallest
-// number for which Philox4x32 passes BigCrush (table 2 of the paper), block = element / 8. The number of
-// `element` has 16 bits: the low half of lane (element / 2 % 4) if the element is even, otherwise the high
-// half.
+// General use (philox_element): ten rounds, block = element / 4, and the random number of `element` is lane
+// (element % 4) of the output, 32 bits. Dropout and stochastic rounding (random_half): seven rounds, the
+// smallest number of rounds for which Philox4x32 passes BigCrush (table 2 of the paper), block = element / 8.
+// The random number of `element` has 16 bits: the low half of lane (element / 2 % 4) if `element` is even,
+// otherwise the high half.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ constexpr std::array<uint32_t, 4> philox4x32_10(std::array<uint32_t, 4> counter,
   return philox4x32<10>(counter, key);
 }
 
-// Identifies the source of random numbers: the seed of the run, the number of the micro-batch and the site of
-// the op.
+// Identifies the source of random numbers: the seed of the run, the number of the micro-batch (`step`), and a number that
+// separates the random numbers of one op from those of another (`site`).
 struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
@@ -56,7 +56,7 @@ struct RandomSite {
   uint64_t first_block = 0;
 };
 
-// Returns the four numbers of elements 4*block to 4*block+3.
+// Returns the four random numbers of elements 4*block to 4*block+3.
 constexpr std::array<uint32_t, 4> philox_block(const RandomSite& where, uint64_t block) {
   return philox4x32_10(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
@@ -84,7 +84,7 @@ constexpr uint16_t random_half(const RandomSite& where, uint64_t element) {
   return static_cast<uint16_t>(element % 2 == 0 ? word & 0xffffu : word >> 16);
 }
 
-// Returns the smallest number for which dropout keeps an element: round(p * 2^16), at most 2^16 - 1. The
+// Returns the smallest 16-bit random number for which dropout keeps an element: round(p * 2^16), at most 2^16 - 1. The
 // probability of dropping an element is thus p rounded to 16 bits, with an error of at most 2^-17 = 7.6e-6
 // (up to p = 1 - 2^-16). Requires: 0 <= p < 1.
 inline uint32_t dropout_threshold(double p) {

@@ -33,7 +33,7 @@ std::string printable(std::string_view text, size_t most_bytes) {
     }
     const size_t length = utf8_length(text);
     const auto byte = static_cast<unsigned char>(text.front());
-    // also escape U+0080 to U+009F, which are control characters
+    // U+0080 to U+009F are control characters, too, and are therefore escaped
     const bool is_second_set = length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
     if (length == 0 || byte < 0x20 || byte == 0x7f || is_second_set) {
       out += fmt::format("\\x{:02x}", byte);

@@ -12,6 +12,7 @@ namespace plimsoll {
 
 // The axes of the mesh. A collective operation along an axis involves the ranks that differ only in their position on this axis. kEnds is
 // not a real axis: each of its groups consists of the first and the last rank along the pipeline axis, if there are at least two stages.
+// These two ranks sum the gradients of weights that both of them use, such as an embedding table that is also the output layer.
 enum class MeshAxis : uint8_t { kData, kTensor, kPipeline, kEnds };
 constexpr std::string_view mesh_axis_name(MeshAxis axis) {
   switch (axis) {

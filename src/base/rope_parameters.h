@@ -11,10 +11,11 @@
 //             by attention_factor (Peng et al., arXiv 2309.00071)
 //   longrope  f_i = b_i / long_i for a sequence of more than `original` tokens, b_i / short_i for shorter ones; cos and sin
 //             are multiplied by attention_factor (Ding et al., arXiv 2402.13753)
-//   llama3    f_i = b_i for short wavelengths, b_i / factor for long ones, a mean of both between them (Llama 3.1)
+//   llama3    f_i = b_i for short wavelengths, b_i / factor for long ones, and between them a weighted mean of these two
+//             (Llama 3.1)
 //
-// The length that dynamic and longrope depend on is that of the token's own sequence: its result does not depend on the
-// other sequences of a batch. (transformers takes the longest sequence of the batch.)
+// The length that dynamic and longrope depend on is that of the token's own sequence, so that the result for a token does
+// not depend on the other sequences of a batch. (transformers uses the longest sequence of the batch.)
 #pragma once
 
 #include <cstdint>
@@ -68,7 +69,7 @@ struct RopeFrequencies {
   double within[kMaxRopeDim / 2] = {};
   double beyond[kMaxRopeDim / 2] = {};
   int64_t original = 0;
-  double growth = 0.0;  // the factor of the type dynamic; 0 for other types
+  double growth = 0.0;  // RopeParameters::factor for the type dynamic; 0 for other types
   double scale = 1.0;   // factor by which cos and sin are multiplied
 
   // Returns the inverse frequency f_i in a sequence of `length` tokens. Requires: i < dim / 2.

@@ -42,7 +42,8 @@ void limit_addresses() {
   if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);
 }
 
-// 64 threads would need 512 MiB. Exit code 0 means that fewer than 64 threads did all 1000 pieces of work.
+// Asks for 64 threads, whose stacks would need 512 MiB of addresses, more than the limit. Exit code 0 means that fewer than 64 threads
+// did all 1000 pieces of work.
 [[noreturn]] void share_out_work_with_few_threads() {
   limit_addresses();
   std::atomic<int> next{0};

@@ -32,7 +32,7 @@ class SmallVector {
   SmallVector(std::initializer_list<T> elements) { assign(elements.begin(), elements.end()); }
   SmallVector(const std::vector<T>& elements) {
     assign(elements.begin(), elements.end());
-  }  // NOLINT: the same list
+  }  // NOLINT: converts implicitly, because the elements are the same
   template <std::input_iterator Iterator>
   SmallVector(Iterator first, Iterator last) {
     assign(first, last);

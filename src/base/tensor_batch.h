@@ -38,7 +38,8 @@ struct BatchTensorSpec {
   int64_t per_sequence = 0;
   int64_t per_label = 0;
   int64_t constant = 0;
-  int32_t position_padding_id = -1;  // how position ids are numbered: see InputRule (graph/ir/graph.h)
+  // determines how position ids are numbered; see InputRule (graph/ir/graph.h)
+  int32_t position_padding_id = -1;
   int64_t elements(const BatchSize& size) const {
     return per_token * size.tokens + per_sequence * size.sequences + per_label * size.label_rows() + constant;
   }

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Lines and columns count from 1, columns in code points.
+// A position in a text. Lines and columns are counted from 1, and columns are counted in code points.
 struct TextPosition {
   size_t line = 1;
   size_t column = 1;

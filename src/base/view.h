@@ -32,7 +32,7 @@ struct DTypeOf<uint8_t> {
   static constexpr DType value = DType::kU8;
 };
 
-// The memory representation of a 16-bit float.
+// The element types of tensors in bf16 and fp16. They contain only the bits of a number, without arithmetic.
 struct BF16 {
   uint16_t bits;
 };

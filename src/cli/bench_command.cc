@@ -104,8 +104,8 @@ class Bench {
   }
 
  private:
-  // Starts a child process to find out if the measured runs use a GPU. This process must never open
-  // a GPU, because the memory of its CUDA context would be counted as memory of every measured run.
+  // Starts a child process to find out if the measured runs use a GPU. The process of `bench` itself must never open a GPU,
+  // because the memory of its CUDA context would be counted as memory of every measured run.
   ExperimentDevice device() {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -152,7 +152,7 @@ class Bench {
             "; install torch and transformers, give another interpreter with --peer_python, or omit --peer");
   }
 
-  // Returns the reason why the program that --peer compares with failed.
+  // Returns the reason why the process of --peer, which runs Hugging Face's Trainer, has failed.
   std::string peer_fault(const Child& child) const {
     if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
     const std::string said = child.last_line();

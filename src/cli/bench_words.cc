@@ -29,7 +29,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// The spread of the speeds of a row is computed from three runs or more.
+// The default number of runs per row. The spread of the speeds of a row can only be computed from three runs or more.
 constexpr int kRepeats = 3;
 constexpr int kMostRepeats = 100;
 

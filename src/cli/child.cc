@@ -28,7 +28,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Runs in the child between fork and exec, where only async-signal-safe functions are permitted.
+// Replaces the child process by the program of `words`. Runs between fork and exec, where only async-signal-safe functions are permitted.
 [[noreturn]] void become(char* const* words, char* const* environment, const ChildSetup& setup,
                          pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -92,7 +92,7 @@ void (*volatile sent_handler)(int) = nullptr;
 
 void on_sent_interrupt(int signal, siginfo_t* info, void*) {
   const ErrnoKeeper keeper;
-  // A positive signal code means that the kernel sent the signal, on behalf of the terminal.
+  // A positive signal code means that the kernel sent the signal, on behalf of the terminal. Such a signal is ignored (interrupt.h).
   if (info->si_code > 0) return;
   if (sent_handler != nullptr) {
     sent_handler(signal);

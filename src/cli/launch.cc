@@ -91,7 +91,7 @@ struct RankProcess {
     return !has_ended && waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == pid && info.si_code == CLD_STOPPED;
   }
-  // Returns false if the exit code is kDevice, with which ranks usually end when another rank has failed.
+  // Returns true if this rank has probably not failed because of another rank. Ranks usually end with kDevice if another rank has failed.
   bool is_cause_by_itself() const { return end_signal() != 0 || exit_code() != kDeviceCode; }
 };
 

@@ -16,7 +16,7 @@ namespace plimsoll::cli {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// What is different when all ranks are started again after a failure.
+// The settings that differ from the first start when all ranks are started again after a failure.
 struct Restart {
   Variables variables;  // environment variables that are set in addition to those of every rank
   std::string origin;   // the source of the restart for a message: "resuming from out/checkpoint-10"
@@ -25,8 +25,8 @@ struct Restart {
 struct RankCommand {
   std::vector<std::string> words;  // the program and its arguments, the same for all ranks
   int num_ranks = 1;
-  // The largest number of restarts after failures, and a function that returns what is different when the ranks start again. This function
-  // is called when all ranks have ended.
+  // The largest number of restarts after failures, and a function that returns the settings of a restart. This function is called when all
+  // ranks have ended.
   int max_restarts = 0;
   std::function<Restart()> prepare_restart = {};
   // The time between SIGTERM and SIGKILL for the remaining ranks after one has failed, in which they may save a
@@ -51,11 +51,12 @@ struct RankCommand {
 // process is forwarded to all ranks, to each of them once. Afterwards the result is the exit code of rank 0, or 128 + the signal if this
 // signal ended it. Ctrl-Z stops the ranks together with this process.
 //
-// Stopped ranks. If ranks fail with kDevice while another one is stopped (SIGSTOP), they have waited for it. It is named as the
-// cause and killed.
+// Stopped ranks. If ranks fail with kDevice while another rank is stopped (SIGSTOP), they have waited for the stopped rank. The launcher
+// names the stopped rank as the cause and kills it.
 //
-// Restarts. If the cause is a signal or kDevice, and no signal was forwarded, all ranks are started again after all have ended,
-// at most max_restarts times, with another port. Other failures would occur again.
+// Restarts. If a signal ended the rank that is the cause, or this rank failed with kDevice, and no signal was forwarded to the ranks, all
+// ranks are started again after all have ended, at most max_restarts times, with another port. Other failures would occur again, so the run
+// is not restarted after them.
 int launch_ranks(const RankCommand& command);
 
 // Returns the number of ranks that `train` starts for these arguments, or 0 if this process itself

@@ -58,7 +58,7 @@ void Remarks::say_now() {
 
 namespace {
 
-// A command that writes no events, and the function that runs it.
+// A command that does not write events to --event_fd, and the function that runs it.
 struct Handler {
   std::string_view name;
   int (*run)(const std::vector<std::string>& words);

@@ -82,8 +82,8 @@ bool is_ended_within(double wait_s, const SignalReader& signals) {
   return false;
 }
 
-// On a terminal, each table overwrites the previous one without clearing the screen first, which would
-// flicker.
+// Returns the text that draws the table over the previous one on a terminal. It does not clear the whole screen first, because
+// the screen would then flicker.
 std::string drawn_over(const std::string& table) {
   std::string text = "\033[H";
   for (const char c : table) {

@@ -19,7 +19,7 @@ class NpyFile {
   void append(std::span<const int32_t> numbers) { append(std::as_bytes(numbers), numbers.size()); }
   void append(std::span<const int64_t> numbers) { append(std::as_bytes(numbers), numbers.size()); }
 
-  // Writes the number of rows and gives the file its name. Returns the path. Errors: kDevice.
+  // Writes the number of rows into the header, and renames PATH.tmp to PATH. Returns PATH. Errors: kDevice.
   const std::string& finish();
 
  private:

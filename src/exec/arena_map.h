@@ -22,12 +22,12 @@ class ArenaMap {
 
   // Maps the whole arena as one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
-  // Calls take(bytes) for each buffer that the plan has in this memory space, and maps the buffer
-  // to the block that it returns. `bytes` is exactly what the buffer needs for the largest batches.
+  // Calls take(bytes) for each buffer that the plan has in this memory space (device or host memory). take() returns the memory block to
+  // which the buffer is mapped. `bytes` is the size of the buffer for the largest batches, without the padding that the arena adds after
+  // it.
   ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take);
 
-  // Returns the address of the byte at this offset. Errors: kInternal if no buffer contains it. Cost: O(log
-  // blocks).
+  // Returns the address of the byte at this offset of the arena. Errors: kInternal if no buffer contains it. Cost: O(log blocks).
   std::byte* at(int64_t offset) const;
 
   // Calls body(offset, address, bytes) for each block that contains a part of the range [begin, end); the arguments describe this part.

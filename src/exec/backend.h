@@ -1,6 +1,6 @@
-// The interface between the executor and a device: memory for the arenas, and a way to run ops
-// whose kernels and addresses are fixed. There is a backend for the CPU and one for an NVIDIA GPU;
-// the executor is the same for both. Not thread-safe: the executor is the only caller.
+// The interface between the executor and a device: memory for the arenas (one preallocated block per memory space), and a way to run ops
+// whose kernels and addresses are fixed. There is a backend for the CPU and one for an NVIDIA GPU; the executor is the same for both. Not
+// thread-safe: the executor is the only caller.
 #pragma once
 
 #include <array>
@@ -43,8 +43,8 @@ struct BoundProgram {
 // States whether the previous run left work, such as updates of weights, that the deferred ops (OpPlan::is_deferred) of this run must do.
 enum class DeferredWork : uint8_t { kNothing, kSomething };
 
-// The two groups of inputs, which the host writes at different times. kBatch: a batch and the state of the random numbers,
-// before the forward pass. kUpdate: the learning rate and the step number, before the first segment that updates weights.
+// The two groups of inputs, which the host writes at different times. kBatch: a batch and the state of the random numbers, before the
+// forward pass. kUpdate: the learning rate and the step number, before the first part of the step (segment) that updates weights.
 enum class Inputs : uint8_t { kBatch, kUpdate };
 constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
@@ -113,13 +113,15 @@ class ExecutorBackend {
   // Rounds fp32 weights into the 16-bit copies that matrix products read.
   virtual void copy_weights(ConstView from, View to, int64_t count) = 0;
 
-  // Returns a function that runs the op with its kernel, addresses and sizes. Errors: kInternal if the op has no binding.
+  // Returns a function that runs the op with its kernel, addresses and sizes. Errors: kInternal if exec/ops/bindings.inc does not list the
+  // op.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
   // Runs the ops of one segment (forward pass, backward pass or update) in order. If the device supports it, copies between spaces run
   // concurrently with the ops. May return before the device has finished.
   virtual void run(BoundProgram& program, Segment segment, DeferredWork deferred) = 0;
-  // Runs the ops of a segment of a program without deferred ops, and enqueues a copy of the outputs, as run() and fetch_outputs() do. A GPU
-  // captures both and the copy of the inputs as one CUDA graph if inputs and outputs are small, which shortens the time between two runs.
+  // Runs the ops of one segment (forward pass, backward pass or update) of a program without deferred ops, and enqueues a copy of the
+  // outputs, as run() and fetch_outputs() do. If inputs and outputs are small, a GPU captures the ops and the copies of the inputs and
+  // outputs as one CUDA graph, which shortens the time between two runs.
   virtual void run_and_fetch(BoundProgram& program, Segment segment) {
     run(program, segment, DeferredWork::kNothing);
     fetch_outputs();
@@ -134,16 +136,17 @@ class ExecutorBackend {
   // values, and fills it with its initial value afterwards. Cost: a second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
-  // Measures the matrix products that are missing in the plan's tuning table, and returns the completed table. Uses the
-  // arena, and fills it with its initial value afterwards. On a device without tuning, returns the table unchanged.
+  // Measures the matrix products that are missing in the plan's tuning table, which contains the fastest library algorithm for each
+  // product, and returns the completed table. Uses the arena, and fills it with its initial value afterwards. On a device without tuning,
+  // returns the table unchanged.
   virtual TuningTable measure_products(const Plan& plan) { return plan.request.products.tuning; }
 
-  // Returns the end of the last byte of the arena that was written; if every buffer has its own
-  // block, the arena's size.
+  // Returns the number of bytes from the start of the arena to the end of the last byte that was written. If every buffer has its own
+  // block, returns the arena's size instead.
   virtual int64_t written_bytes() = 0;
 };
 
-// Allocates the arena and fills it. Errors: kDevice if memory or the device is refused.
+// Makes the backend of a CPU: allocates its arena and fills it. Errors: kDevice if the system refuses the memory.
 std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, const ExecutorOptions& options);
 // Makes the backend of a GPU, and allocates and fills its arena. Errors: as make_cpu_backend(), and kDevice if the program was built
 // without CUDA.

@@ -1,4 +1,5 @@
-// An op that is ready to run: its kernel with every address and size filled in. Binding may allocate; running may not.
+// An op that is ready to run: its kernel with every address and size filled in. Preparing an op for running (binding) may allocate memory;
+// running it may not.
 #pragma once
 
 #include <functional>
@@ -34,8 +35,8 @@ struct ArenaMaps {
   const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
 };
 
-// The information from which an op is bound: the addresses of its operands, their sizes for one bucket (sizes of a batch for which the
-// program is compiled), and the plan.
+// The information that is needed to prepare (bind) an op for running: the addresses of its operands, their sizes for one bucket (sizes of a
+// batch for which the program is compiled), and the plan.
 class BindContext {
  public:
   BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
@@ -137,10 +138,12 @@ class BindContext {
   ArenaMaps arenas_;
   RankConnections connections_;
   uint32_t index_;
-  int64_t slot_;  // memory slot for the activations of this micro-batch, below ProgramPlan::num_slots
+  int64_t
+      slot_;  // memory slot that stores the activations of this micro-batch in a pipeline, below ProgramPlan::num_slots
 };
 
-// Read operands that the host wrote before the run: an integer, and the accumulation flag (kOverwrite if the op has no flag).
+// Read operands that the host wrote before the run: an integer, and the flag that states whether the op adds to its output or overwrites
+// it. An op without this flag overwrites.
 inline int64_t read_integer(ConstView view, int64_t i = 0) {
   return view.dtype == DType::kI64 ? view.as<int64_t>()[i] : static_cast<int64_t>(view.as<int32_t>()[i]);
 }

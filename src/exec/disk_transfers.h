@@ -33,7 +33,7 @@ class TransferMemory {
   virtual std::byte* buffers() const = 0;
   // Has to be called by each thread before its first copy. Errors: kDevice.
   virtual void begin_thread() {}
-  // Records all work that the device has received so far under the number `point`. Errors: kDevice.
+  // Records, under the number `point`, all work that the device has received so far. Errors: kDevice.
   virtual void mark(size_t /*point*/) {}
   // Waits until the device has finished the work that mark() recorded under this number. Errors: kDevice.
   virtual void wait_for(size_t /*point*/) const {}
@@ -78,7 +78,7 @@ class DiskTransfer {
   TransferDirection direction_;
   std::vector<Piece> pieces_;
   // The members below are used by DiskTransfers while it holds its lock.
-  uint32_t end_ = 0;  // the position of the first op that waits for the transfer
+  uint32_t end_ = 0;  // position in the program of the first op that waits for the transfer
   // The number that was passed to mark(); the transfer starts after the work that was marked.
   size_t point_ = 0;
   size_t next_ = 0;      // index of the first piece that no thread has taken
@@ -145,7 +145,8 @@ class DiskTransfers {
   // The transfers of the current forward pass, backward pass or update, in the order in which they were started.
   std::vector<std::shared_ptr<DiskTransfer>> started_;
   std::array<size_t, kNumTransferDirections> first_open_ =
-      // For each direction: an index in started_; threads have taken all pieces of the transfers before it.
+      // For each direction, an index in started_: no transfer before it in this direction has a piece that is still to be taken by a
+      // thread.
       {};
   std::exception_ptr failure_;
   bool stop_ = false;

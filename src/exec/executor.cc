@@ -105,7 +105,8 @@ void check_sequences(const PersistentBuffer& input, std::span<const int32_t> sta
   }
 }
 
-// Checks an input that selects rows of a value with `tokens` rows: 0 and then, in ascending order, the index of each selected row plus 1.
+// Checks an input that selects rows of a value with `tokens` rows. Such an input contains 0 and then, in ascending order, the index of each
+// selected row plus 1.
 void check_row_ends(const PersistentBuffer& input, std::span<const int32_t> ends, int64_t tokens) {
   PLIMSOLL_CHECK(
       !ends.empty() && ends.front() == 0 && ends.back() <= tokens,

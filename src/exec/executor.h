@@ -40,7 +40,8 @@ struct PassOfMicroBatch {
   int64_t chunk = 0;
 };
 
-// The data of one parameter in the arena, for callers that compute updates themselves instead of running the segment of the optimizer.
+// The data of one parameter in the arena, for callers that compute updates themselves instead of running the optimizer segment of the
+// training program.
 struct UpdatedParameter {
   std::string name;
   int64_t count = 0;  // number of elements of the weight, and of its gradient and of each state
@@ -73,22 +74,22 @@ class Executor {
   // GPU.
   View tensor(const std::string& name);
   int64_t elements(const std::string& name) const;
-  // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A split weight is
-  // read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, `offset` and `bytes` refer to the
-  // whole value. Every rank must read the same ranges in the same order, because the owners send them to the other ranks. Every rank must
-  // write all ranges, of which it stores its own slice. The same applies to a weight or a state of another pipeline stage, of which this
-  // rank stores nothing.
+  // Reads or writes part of any persistent buffer on any device, starting `offset` bytes after its begin. A weight that is stored as two
+  // 16-bit halves is read and written as fp32, in whole elements. Waits for the device. If the ranks divide the buffer, `offset` and
+  // `bytes` refer to the whole value. Every rank must read the same ranges in the same order, because the owners send them to the other
+  // ranks. Every rank must write all ranges, of which it stores its own slice. The same applies to a weight or a state of another pipeline
+  // stage, of which this rank stores nothing.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes);
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
-  // The bytes [begin, end) of a whole value that this rank stores.
+  // The part of a persistent value that this rank stores, as the range [begin, end) of the bytes of the whole value.
   struct OwnBytes {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Returns the range of a persistent buffer, or of a split weight as fp32, that this rank stores: the whole buffer unless the ranks divide
-  // it. In a pipeline, the ranks of the first stage that stores the buffer get equal shares of it, and all other ranks get an empty range.
-  // Requires: no tensor-parallel group divides it.
+  // Returns the range of a persistent buffer that this rank stores, for a weight in two 16-bit halves as a range of its fp32 elements: the
+  // whole buffer unless the ranks divide it. In a pipeline, the ranks of the first stage that stores the buffer get equal shares of it, and
+  // all other ranks get an empty range. Requires: no tensor-parallel group divides it.
   OwnBytes own_bytes(const std::string& name) const;
   // Reads a part of the range that own_bytes() returns. Unlike read(), does not communicate with the other ranks. Requires: no
   // tensor-parallel group divides the buffer.
@@ -96,8 +97,9 @@ class Executor {
 
   // Prepares a batch for run(): copies it into the inputs of the program, by the rule that each input declares (InputRule), and chooses the
   // compiled batch size (bucket) into which it fits. `denominator` is the number by which the loss is divided, and `pass` is used only in a
-  // pipeline. If another batch is staged between two segments of a batch, the batch must be staged again. Errors: kInternal for a batch
-  // that is larger than planned, that lacks a tensor which the program declares, or that contains an index outside its table.
+  // pipeline. If another batch is staged between the forward and the backward pass of a batch, the earlier batch must be staged again
+  // before its backward pass. Errors: kInternal for a batch that is larger than planned, that lacks a tensor which the program declares, or
+  // that contains an index outside its table.
   void stage(std::string_view program, const TensorBatch& batch, double denominator,
              PassOfMicroBatch pass = {});
   // Sets the seed and the number of the micro-batch for every random draw of the next run.
@@ -113,7 +115,8 @@ class Executor {
 
   // Runs the forward pass of a program other than training for the staged batch and enqueues a copy of all outputs to the host, as run()
   // and fetch() do. On a GPU, this is faster for short runs whose results are needed at once. A program must be run either always by this
-  // function or always by run().
+  // function or always by run(), because the CUDA graph that is captured here includes the copies of inputs and outputs, and that of run()
+  // does not.
   void run_and_fetch(std::string_view program);
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
@@ -139,11 +142,12 @@ class Executor {
   // Returns the name of the first gradient that the last optimizer step found not finite, or "" if there was none. In a pipeline, each
   // stage knows the gradients of its own layers only.
   std::string first_bad_gradient();
-  // Returns every parameter with its gradient and those of its states that have the parameter's shape, in the
-  // order of the update. The gradients are valid after the backward segment and before the optimizer segment.
-  // Requires: a CPU, weights that are not split, and gradients that are still stored after the backward segment.
+  // Returns every parameter with its gradient and those of its states that have the parameter's shape, in the order of the update. The
+  // gradients are valid after the backward segment and before the optimizer segment. Requires: a CPU, weights that are not stored in two
+  // halves, and gradients that are still stored after the backward segment.
   std::vector<UpdatedParameter> updated_parameters();
-  // Must be called after a caller has changed weights or states through the views of updated_parameters().
+  // Must be called after a caller has changed weights or states through the views of updated_parameters(), so that the next run first makes
+  // the 16-bit copies of the weights again.
   void note_own_update() {
     copies_are_stale_ = true;
     updated_ = false;

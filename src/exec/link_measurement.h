@@ -55,7 +55,7 @@ std::vector<int64_t> measured_sizes(const LinkBenchLimits& limits);
 // Returns the number of fp32 elements of a buffer that is sufficient for all sizes.
 int64_t link_buffer_elements(const LinkBenchLimits& limits, int num_ranks);
 
-// Returns the median and the spread of times. Requires: there is at least one.
+// Returns the median and the spread of times. Requires: at least one time.
 LinkPoint summarize_times(int64_t bytes, std::vector<double> milliseconds);
 // Returns true if the times suffice: at least 8 of them, and a standard error of the median of at most 2 %, estimated from the quartiles
 // (half their distance, divided by the square root of the number of times).

@@ -14,7 +14,7 @@ struct ProductLibrary {
   std::string instruction_set;
 };
 
-// Returns the facts about oneDNN. Errors: none. Cost: some microseconds.
+// Returns the name, the version and the instruction set of oneDNN. Errors: none. Cost: some microseconds.
 inline ProductLibrary cpu_product_library() {
   return {.name = "oneDNN", .version = onednn_version(), .instruction_set = onednn_instruction_set()};
 }

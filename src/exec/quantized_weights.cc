@@ -25,8 +25,8 @@ bool is_quantized(const Plan& plan, const std::string& weight) {
 
 namespace {
 
-// The range of quantization units that contains the rows of one part of a fused weight. A unit is a group of rows that is quantized
-// separately.
+// The range of quantization units that contains the rows of one part of a fused weight (for example the query part of a matrix for query,
+// key and value). A unit is a group of rows that is quantized separately.
 struct PartUnits {
   PartUnits(const WeightSpec& spec, size_t part)
       : rows_per_unit(spec.rows_per_unit()),

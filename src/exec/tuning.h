@@ -31,7 +31,7 @@ struct TuningLimits {
   int duel_rounds = 5;
   double least_gain = 0.02;
   double warm_up_seconds =
-      0.25;  // seconds of warm-up, whose times are ignored, because the clocks of an idle GPU first rise
+      0.25;  // seconds of warm-up runs; their times are ignored, because the clocks of a GPU that was idle first rise
   double seconds = 3.0;  // time limit for measuring the matrix products of all batch sizes but the largest
   double largest_seconds = 9.0;  // time limit for measuring the matrix products of the largest batches
 };
@@ -42,8 +42,8 @@ class ProductMeasurer {
   virtual ~ProductMeasurer() = default;
   virtual std::string card() const = 0;
   virtual std::string library() const = 0;
-  // Returns at most `most` algorithms in the library's order of preference, without measuring them, so that their times are not set. Returns
-  // none if the library has none.
+  // Returns at most `most` algorithms in the library's order of preference, without measuring them, so that their times are not set.
+  // Returns none if the library has none.
   virtual std::vector<TunedProduct> candidates(const PlannedMatmul& product, int most) = 0;
   // Returns the median milliseconds of one run with cold caches, or nothing if the library refuses the algorithm or the
   // operands do not fit into the memory.

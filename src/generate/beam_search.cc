@@ -92,7 +92,7 @@ BeamSearch::Continuation BeamSearch::continuation_of(size_t row, const BeamCandi
 void BeamSearch::find_best(std::span<const std::vector<BeamCandidate>> rows) {
   const size_t wanted = static_cast<size_t>(candidates_per_beam(settings_));
   const auto num_beams = static_cast<size_t>(num_beams_);
-  // Before the first step all beams are equal, because they contain only the prompt.
+  // Before the first step all beams are equal, because they contain only the prompt, so there is a single row of candidates for them.
   const auto row_of = [&](size_t beam) -> const std::vector<BeamCandidate>& {
     return rows[rows.size() == 1 ? 0 : beam];
   };

@@ -51,8 +51,8 @@ std::vector<int32_t> greedy_text(const GenerationSettings& settings, uint32_t sa
   return text;
 }
 
-// The results of a beam search for one prompt. rows_of_text contains every text that was a beam in some
-// step. For each it stores the numbers of the rows that its tokens came from, and the number of its own row.
+// The results of a beam search for one prompt. rows_of_text contains every text that was a beam in some step. For each text it stores two
+// things: for each of its tokens, the index of the beam to which the token was appended, and the index of the beam of the text itself.
 struct Search {
   std::vector<BeamResult> results;
   std::map<std::vector<int32_t>, std::pair<std::vector<int32_t>, int32_t>> rows_of_text;

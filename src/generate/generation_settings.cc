@@ -55,8 +55,8 @@ const std::vector<RefusedKey>& refused_keys() {
   return kKeys;
 }
 
-// Keys that do not affect the generated tokens: settings of caches and compilation, what transformers returns in addition to the tokens,
-// and options for assistant models, which have no effect without one.
+// Keys that do not affect the generated tokens: settings of caches, of compilation and of what transformers returns in addition to the
+// tokens, and options for assistant models, which have no effect without such a model.
 constexpr const char* kKeysWithoutEffect[] = {"_from_model_config",
                                               "assistant_confidence_threshold",
                                               "assistant_ensemble_weight",

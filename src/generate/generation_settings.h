@@ -32,7 +32,7 @@ inline constexpr int64_t kDefaultNewTokens = 20;
 
 struct SamplingSettings {
   bool do_sample = false;
-  double temperature = 1.0;  // > 0
+  double temperature = 1.0;  // divisor of the logits before softmax; must be > 0
   int64_t top_k = 50;        // number of likeliest tokens that are kept; must be >= 0; 0 keeps every token
   double top_p = 1.0;        // probability that the kept tokens must reach together; must be in [0, 1]
   // a token is kept if its probability is at least this fraction of the largest one; must be in [0, 1]
@@ -51,7 +51,8 @@ struct GenerationSettings {
   GenerationLength length;
   SamplingSettings sampling;
   BeamSettings beams;
-  double repetition_penalty = 1.0;  // > 0
+  // divides the positive and multiplies the negative logits of tokens that already occur; must be > 0
+  double repetition_penalty = 1.0;
   // length of the n-grams that must not repeat; must be >= 0; 0 allows repetitions
   int64_t no_repeat_ngram_size = 0;
   // number of texts per prompt; must be >= 1, and at most num_beams if there are several beams

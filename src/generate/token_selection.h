@@ -6,7 +6,9 @@
 // threads:
 //
 //   sampling            counter = {low, high 32 bits of the number of the sequence, kSamplingSite, position}
-//   beam search         counter = {token / 4, row, kBeamSite, position}, and the number of the token is lane token % 4
+//   beam search         counter = {token / 4, row, kBeamSite, position}; the random number of the token is lane token % 4
+//
+// Philox returns four 32-bit numbers, called lanes 0 to 3.
 //
 // The number of a sequence is (number of the prompt) * num_return_sequences + (number of its text). A row is
 // (number of the prompt) * num_beams + (number of the beam). The position is the number of new tokens before this one.

@@ -17,8 +17,8 @@ inline constexpr int kGpuConstantSchemaVersion = 1;
 // small runs hold 528 MiB outside their arenas, and all runs of BERT-base and BERT-large at most 535.
 inline constexpr int64_t kOtherShapesBytes = int64_t{30} << 20;
 
-// Memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks: 586 MiB
-// measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
+// Upper bound of the memory that NCCL allocates on a GPU for the exchange of gradients between several GPUs, with at most 8 thread blocks:
+// the 586 MiB that were measured on two H200 with driver 580 (bench/results/h200-2026-11-27.md), and an allowance for more GPUs.
 inline constexpr int64_t kNcclBytes = int64_t{600} << 20;
 // Memory that NCCL allocates for each additional group of GPUs (kNcclMoreBytes), and for each one-way connection for pipeline
 // messages (kNcclMessageBytes), with at most 4 thread blocks. On two H100, a pipeline of two stages with two groups and two such

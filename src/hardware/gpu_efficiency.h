@@ -57,14 +57,15 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 // 13 % (forward) and 19 % (backward) longer than the fractions measured for BERT predict.
 inline constexpr double kGpuAttentionTile = 128;
 
-// Returns by how much attention is faster than gpu_share_of_flops() states, which was measured with dropout and 512 keys per query.
+// Returns the factor by which attention is faster than gpu_share_of_flops() states. That fraction was measured with dropout and 512 keys
+// per query.
 //
 // Without dropout, attention of 32 x 512 in bf16 with 16 heads of size 64 took 0.099 instead of 0.159 ms in the forward pass and 0.299
 // instead of 0.387 ms in the backward pass (bench/results/h200-2026-11-22.md). The time for the random numbers was not measured in other
 // precisions, where it is ignored. A query also costs the time of about 1.4 tiles of keys, whatever the number of its keys, which follows
 // from one causal sequence of 16384 tokens of Llama 3.2 1B (bench/results/h200-2026-11-28.md): 2.63 ms in the forward pass of a layer and
-// 7.62 ms in its backward pass. For less than 512 keys the rate for 512 keys is assumed, because the minimum time of an op stands for this
-// constant time.
+// 7.62 ms in its backward pass. For less than 512 keys per query, the rate for 512 keys is assumed, because the estimate then contains this
+// constant time as a part of the minimum time of an op.
 constexpr double gpu_attention_gain(GpuWork work, GpuPrecision precision, bool has_dropout,
                                     double keys_per_query) {
   constexpr double kTilesMeasured = 4, kTilesPerQuery = 1.4;
@@ -94,8 +95,9 @@ inline constexpr double kGpuShareOfPeerLink = 0.73;
 inline constexpr double kGpuPairGbPerS = 242;
 inline constexpr double kGpuGroupGbPerS = 161;
 
-// By how much longer ops take while GPUs exchange data at the same time: the links and the copies take power, so that a GPU at its power
-// limit lowers its clock. On two H200 the clock was 2.5 % lower, and kernels took 1.3 to 2.5 % longer (bench/results/h200-2026-11-27.md).
+// The factor by which ops take longer while GPUs exchange data at the same time: the links and the copies take power, so that a GPU at its
+// power limit lowers its clock. On two H200 the clock was 2.5 % lower, and kernels took 1.3 to 2.5 % longer
+// (bench/results/h200-2026-11-27.md).
 inline constexpr double kGpuSlowdownOfExchanges = 1.02;
 
 // Returns the assumed rate, in GB/s, at which each of `num_gpus` GPUs of one machine sends data to the others over links of this nominal

@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-// NVML's `used` memory (version 2) less the arena and the captured CUDA graphs, on an H200 with driver 580 and CUDA 13.0: 528 to 533 MiB in
-// runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the CUDA context alone is 527. The constant adds an allowance for
-// library kernels that other shapes load.
+// The memory that a process holds on a GPU outside its arena: what NVML (version 2) reports as `used`, minus the arena and the captured
+// CUDA graphs. On an H200 with driver 580 and CUDA 13.0 it was 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16;
+// the CUDA context alone takes 527 of them. The constant adds an allowance for library kernels that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;
 constexpr const char* kMeasuredConstant = "measured on 2026-11-21 on an H200, driver 580, CUDA 13.0";
 constexpr const char* kTakenConstant =

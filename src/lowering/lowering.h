@@ -81,17 +81,16 @@ struct PlannedMatmul {
   MatmulProblem problem = {};
   Fp32Products fp32 = Fp32Products::kF32;  // how fp32 operands are multiplied: in fp32 or by TF32 products
 };
-// Returns the matrix product of an op for a given implementation of its kernel. fp32 operands are multiplied in the way that the
-// target device requests. If that is three TF32 products per product and the implementation does not support it, plain fp32 is
-// used.
+// Returns the matrix product of an op for a given implementation of its kernel. fp32 operands are multiplied in the way that `target`
+// states. If `target` states three TF32 products per fp32 product and the implementation does not support this, plain fp32 is used.
 PlannedMatmul planned_matmul(const OpView& op, const Bucket& bucket, const KernelTarget& target,
                              std::string_view implementation);
 
 // Returns true if the op computes only a matrix product, to which a bias or a residual may be added: matmul, scaled_matmul and
 // linear_add. The other ops with a matrix product also compute, for example, a norm or an activation function.
 bool is_single_matmul(const Op& op);
-// Returns true if the implementation computes its matrix product by Plimsoll's own kernel for linear layers instead of cuBLASLt.
-// It does so for the problems that matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).
+// Returns true if the implementation computes its matrix product by Plimsoll's own kernel for linear layers instead of cuBLASLt. The
+// implementation does so for the problems that matmul_takes_own_product() accepts (kernels/matmul/matmul_catalog.h).
 bool is_custom_matmul(std::string_view implementation);
 
 // Functions for attention ops. Thread-safe: pure functions.
@@ -108,9 +107,9 @@ PagedAttentionDims paged_attention_dims(const OpView& op, const Bucket& bucket, 
 
 // Functions for ops that compute the last matrix product of a classifier together with its loss. Thread-safe: pure functions.
 
-// Returns the description of linear_cross_entropy, or of an op for its class sums or gradients, by which the kernel catalog selects a
-// kernel. These ops never compute an fp32 product as three TF32 products, because their scratch memory has no space for the parts of the
-// operands; they use a single TF32 product or fp32.
+// Returns the description by which the kernel catalog selects a kernel for linear_cross_entropy, for linear_class_sums, which computes sums
+// over the classes of one rank, or for an op that computes gradients of these. These ops never compute an fp32 product as three TF32
+// products, because their scratch memory has no space for the parts of the operands; they use a single TF32 product or fp32.
 LinearCrossEntropyProblem linear_cross_entropy_problem(const OpView& op, const Bucket& bucket,
                                                        const KernelTarget& target);
 

@@ -1,6 +1,6 @@
 // Metrics of evaluation: accuracy, F1, Matthews correlation, mean squared error, Pearson and Spearman
 // correlation, and the combined score of GLUE. Thread-safety: each object may be used by one thread at a
-// time. No object keeps logits.
+// time. No object stores logits.
 //
 // Classifications are counted per class, batch by batch; the counts are exact integers. A regression stores two doubles per row, because
 // rank correlation needs all rows; its sums are doubles, added in the order of the rows. Definitions and corner cases are those of
@@ -27,8 +27,8 @@ class ClassCounts {
   // Adds one row; skips it if the label is negative (no label). Requires: label < num_classes, 0 <=
   // prediction < num_classes.
   void add(int64_t label, int64_t prediction);
-  // Adds a row per row of logits [rows, num_classes]. The prediction is the index of the largest logit, the
-  // first one on ties.
+  // Adds all rows of the matrix `logits` [rows, num_classes]. The prediction of a row is the index of its largest
+  // logit, the first one on ties.
   void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
   // Adds the counts of another object, such as the counts of another process. Requires: both have the same number of classes.
   void merge(const ClassCounts& other);
@@ -69,8 +69,8 @@ class MultiLabelCounts {
   int64_t num_rows() const { return num_rows_; }
   // Returns the fraction of rows in which all classes are predicted correctly.
   double accuracy() const;
-  // Returns the F1 score: kMicro of the summed counts; kMacro and kWeighted as in ClassCounts, but over
-  // all classes.
+  // Returns the F1 score. kMicro: F1 of the counts summed over all classes. kMacro and kWeighted: as in
+  // ClassCounts, but over all classes, also those that do not occur.
   double f1(F1Average average) const;
 
  private:

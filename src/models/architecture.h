@@ -100,8 +100,8 @@ const Architecture* find_architecture(std::string_view model_type);
 // configuration.
 const Architecture& architecture_of(std::string_view model_type);
 
-// Returns the id of the padding token if positions follow it (Architecture::positions_follow_padding), else -1. The first token of a text
-// has the position (result + 1).
+// Returns the id of the padding token if the positions of tokens start after this id (Architecture::positions_follow_padding), else -1. In
+// both cases the first token of a text has the position (result + 1).
 int64_t position_padding_id(const ModelConfig& config);
 
 // Returns the largest number of tokens that a text may have. The model has no positions beyond it.

@@ -117,8 +117,8 @@ struct ModelConfig : DropoutRates, DecoderSettings, LocalAttentionSettings {
 // each other; kUsage for an unknown architecture.
 ModelConfig parse_model_config(std::string_view json, std::string_view where);
 
-// Returns the config.json of a fine-tuned model: the keys of its source, with the labels, problem type,
-// architecture and data type of the trained model. It has two spaces of indent, sorted keys and one newline at the
+// Returns the config.json of a fine-tuned model: the keys of the file from which the configuration was read (ConfigSource), with the
+// labels, problem type, architecture and data type of the trained model. It has two spaces of indent, sorted keys and one newline at the
 // end, as Hugging Face writes it.
 std::string model_config_json(const ModelConfig& config);
 

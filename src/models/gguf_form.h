@@ -34,7 +34,7 @@ struct GgufForm {
   std::string_view table_in_f32 = "";
   // Refuses configurations for which llama.cpp would compute something else than Plimsoll. `where` names the configuration. Errors: kUsage.
   void (*refuse_variants)(const ModelConfig& config, std::string_view where) = nullptr;
-  // Adds the sizes and settings of the model. `prefix` is the architecture and a dot.
+  // Adds the sizes and settings of the model. `prefix` is the name of the architecture and a dot, such as "llama.".
   void (*add_metadata)(GgufMetadata& metadata, const ModelConfig& config,
                        const std::string& prefix) = nullptr;
   // Returns the numbers by which a rotary embedding divides the frequencies of its pairs of elements. A GGUF file stores them as a tensor.

@@ -79,8 +79,9 @@ inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::string_view model_type,
                                      const LoraConfig& config);
 
-// Checks that the modules and layers which a user excludes exist. An adapter's file may name more than its model
-// has, as in PEFT. Errors: kUsage for an excluded module, a layer or an unquantized module that the model lacks.
+// Checks that the modules and layers which a user names in exclude_modules, layers_to_transform and as_loaded_modules exist. Not called for
+// a configuration from an adapter's file, which may name more than its model has, as in PEFT. Errors: kUsage for an excluded module, a
+// layer or an unquantized module that the model lacks.
 void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
 
 // Returns true if as_loaded_modules contains the module of this weight of the base model, so that the weight is not quantized. Errors:
@@ -116,7 +117,7 @@ struct AdapterConfig {
 // that changed the base in a way that cannot be computed again.
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
-// Returns the text as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
+// Returns the text of adapter_config.json as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
                                 const HeadKind& head = kSequenceClassificationHead);
 

@@ -58,7 +58,8 @@ Tridiagonal reduce(std::vector<double> a, size_t n) {
   return t;
 }
 
-// Diagonalizes T. z is the identity at the start; at the end its row i is the eigenvector of the eigenvalue diagonal[i].
+// Diagonalizes the tridiagonal matrix T, where d is its diagonal and e contains the elements next to it. z is the identity at the start. At
+// the end d contains the eigenvalues, and row i of z is the eigenvector of T for the eigenvalue d[i].
 void diagonalize(std::vector<double>& d, std::vector<double>& e, std::vector<double>& z, size_t n) {
   // Largest number of steps per eigenvalue; EISPACK allows 30, and usually fewer than 2 are needed.
   constexpr int kMostSteps = 60;

@@ -71,14 +71,14 @@ struct WeightSpec {
 class WeightList {
  public:
   WeightList() = default;
-  WeightList(std::vector<WeightSpec> specs)  // NOLINT: the list of these weights
+  WeightList(std::vector<WeightSpec> specs)  // NOLINT: implicit, so that a list of weights can be passed
       : specs_(std::make_shared<const std::vector<WeightSpec>>(std::move(specs))) {}
 
   const std::vector<WeightSpec>& specs() const {
     static const std::vector<WeightSpec> none;
     return specs_ ? *specs_ : none;
   }
-  operator const std::vector<WeightSpec>&() const { return specs(); }  // NOLINT: as above
+  operator const std::vector<WeightSpec>&() const { return specs(); }  // NOLINT: implicit, to the list
   auto begin() const { return specs().begin(); }
   auto end() const { return specs().end(); }
   size_t size() const { return specs().size(); }

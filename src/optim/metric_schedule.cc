@@ -90,8 +90,8 @@ void follow_greedily(const MetricScheduleOptions& options, MetricScheduleState& 
     state.warmup_left = options.warmup;
     state.num_good = 0;
   } else if (state.num_bad > options.patience) {
-    // A reset clears the cooldown. As in transformers' GreedyLR, the reset happens before the cooldown is set here, so this cooldown
-    // remains.
+    // reduce_or_reset() may start the schedule again, which clears the cooldown. As in transformers' GreedyLR, the cooldown is set after
+    // that, so it stays in effect.
     reduce_or_reset(options, state);
     state.cooldown_left = options.cooldown;
     state.num_bad = 0;

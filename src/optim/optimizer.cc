@@ -99,7 +99,7 @@ Attributes norm_attributes(const Graph& graph) {
   return attributes;
 }
 
-// Appends the outputs "grad_norm", "finite" and "first_bad" of these gradients, which the host reads.
+// Appends the op that computes the outputs "grad_norm", "finite" and "first_bad", which the host reads, from the gradients.
 std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
                               const LossScale& loss_scale = {}) {
   const std::string names[] = {loss_scale ? "scaled_grad_norm" : "grad_norm", "finite", "first_bad"};

@@ -50,10 +50,10 @@ extern const UpdateBuilder kPlainUpdates;      // defined in plain_updates.cc
 extern const UpdateBuilder kEightBitUpdates;   // defined in eight_bit_updates.cc
 extern const UpdateBuilder kAdafactorUpdates;  // defined in adafactor.cc
 
-// Returns a lower bound for the bytes of states per parameter (UpdateBuilder).
+// Returns UpdateBuilder::least_state_bytes of the configured optimizer: a lower bound for the bytes of states per parameter.
 int64_t least_state_bytes(const OptimizerConfig& config);
 
-// Returns the optimizer of a run for reports: "SGD with momentum 0.9".
+// Returns a description of the optimizer for reports, such as "SGD with momentum 0.9".
 std::string describe_optimizer(const OptimizerConfig& config);
 
 }  // namespace plimsoll

@@ -17,14 +17,14 @@ class ScheduleOptionReader {
   ScheduleOptionReader(ScheduleKind kind, std::span<const ScheduleOption> options)
       : kind_(kind), options_(options), taken_(options.size(), 0) {}
 
-  // Returns the number of this name, or nothing if it is not given. Errors: kUsage if it is not a finite
+  // Returns the number that is the value of the option `name`, or nothing if the option is not given. Errors: kUsage if it is not a finite
   // number.
   std::optional<double> number(std::string_view name);
-  // Returns the integer of this name, or nothing if it is not given. Errors: kUsage if it is not a finite number, not
-  // an integer, or below `least`.
+  // Returns the integer that is the value of the option `name`, or nothing if the option is not given. Errors: kUsage if it is not a finite
+  // number, not an integer, or below `least`.
   std::optional<int64_t> whole(std::string_view name, int64_t least);
-  // Returns the text of this name, or nothing if it is not given. Errors: kUsage if the text is not one of `choices`; the message lists
-  // them.
+  // Returns the text that is the value of the option `name`, or nothing if the option is not given. Errors: kUsage if the text is not one
+  // of `choices`; the message lists them.
   std::optional<std::string> text(std::string_view name, std::span<const std::string_view> choices);
   // Checks that all given options were read. Errors: kUsage for the first option that was not read; the message lists the options of this
   // kind of schedule.

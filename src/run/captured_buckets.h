@@ -28,7 +28,7 @@ struct CountedRun {
   // for each data set that is predicted, the lengths of its rows
   std::vector<std::vector<int32_t>> predicted = {};
 };
-// Makes the input for captured_buckets() from a setup. Requires: the data has been read and the steps have been counted.
+// Makes the input for captured_buckets() from the setup of a run. Requires: the data has been read and the steps have been counted.
 CountedRun counted_run(const RunSetup& setup);
 
 // Counts the captured buckets of a run from its start, or from its checkpoint, to its end. The count is exact except in these cases.

@@ -556,8 +556,8 @@ class CorpusReading {
   ReadingMemory& reading_;
   DataSets& data_;
   std::string chat_template_;  // name of the chat template that was used
-  bool has_ready_labels_ =
-      false;  // True if a file has rows of token ids with labels, which are treated like conversations.
+  // True if a file has rows of token ids with labels, which are treated like conversations.
+  bool has_ready_labels_ = false;
   int64_t num_left_out_ = 0;  // number of messages of the current file that the chat template left out
 };
 

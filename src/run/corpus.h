@@ -22,9 +22,9 @@ struct TaskChoice {
   std::string note = {};
 };
 
-// Returns language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides: a causal language model
-// remains one, unless the task or the labels of the training file make it the base of a classifier. A model with a head for causal
-// language modelling that states no task is trained as a language model if the training file is plain text. A checkpoint of a masked
+// Returns the problem type of language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides: a causal
+// language model remains one, unless the task or the labels of the training file make it the base of a classifier. A model with a head for
+// causal language modelling that states no task is trained as a language model if the training file is plain text. A checkpoint of a masked
 // language model remains one if the data is plain text, or if the run trains nothing and has no adapter. For any other run, returns the
 // problem type of the configuration.
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,

@@ -23,9 +23,8 @@ namespace plimsoll {
 struct DataSets {
   LabelScheme labels = {};
   std::string label_column = {};  // name of the label column in the files
-  TrainedColumns columns =
-      // Names of the columns to be stored with a trained model; empty unless the columns were found by name.
-      {};
+  // Names of the columns to be stored with a trained model; empty unless the columns were found by name.
+  TrainedColumns columns = {};
   std::optional<Dataset> train = {};
   std::optional<Dataset> evaluate = {};
   std::optional<Dataset> evaluate_mismatched = {};  // second validation set of MNLI (mismatched)
@@ -47,7 +46,7 @@ struct DataSource {
   const ModelSource& model;
   const TokenizerSource& tokenizer;
   KernelDevice device;
-  const TrainerParts& parts;  // Data and texts that the calling program passes, which replace files.
+  const TrainerParts& parts;  // data and texts that the calling program passes instead of files
 };
 
 // Returns the rules for reading rows that the calling program passes. `name` is the name of these rows in messages. Requires: the

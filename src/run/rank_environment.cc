@@ -37,7 +37,7 @@ class LauncherVariables {
   LauncherVariables(const Environment& environment, std::string_view advice)
       : environment_(environment), advice_(advice) {}
 
-  // Returns the name of the first of these variables that is set and not empty.
+  // Returns the name and the value of the first of these variables that is set and not empty.
   std::optional<Variable> find(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       const auto found = environment_.find(name);

@@ -2,7 +2,7 @@
 // and Slurm's srun, in this order. The first launcher whose variables describe a run is used. An empty variable counts as not set.
 //
 // torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and MASTER_ADDR. `plimsoll train --nproc_per_node` sets the
-// same. If WORLD_SIZE is 1, only RANK and WORLD_SIZE are needed.
+// same variables. If WORLD_SIZE is 1, only RANK and WORLD_SIZE are needed.
 //
 // Open MPI: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_LOCAL_SIZE. They describe a run if
 // there is more than one process. The store, a server through which the ranks find one another, is at MASTER_ADDR, or at 127.0.0.1 if all
@@ -17,9 +17,9 @@
 // The port of the store is MASTER_PORT. If TORCHELASTIC_USE_AGENT_STORE is True, torchrun itself uses this port, and the store of the ranks
 // uses the next port (after 65535, port 65534). Without MASTER_PORT, the port is 29500, except under Slurm:
 //   15000 + (SLURM_JOB_ID + 7919 * SLURM_STEP_ID) mod 15000.
-// Two steps of one job on one host therefore use different ports unless their numbers differ by a multiple of 15000, and so do steps with
-// the same number of two jobs unless the numbers of the jobs do. The result is below 32768, the first port that Linux assigns to outgoing
-// connections.
+// Two steps of one job on one host therefore use different ports unless their numbers differ by a multiple of 15000. Steps with the same
+// number in two jobs use different ports unless the job numbers differ by a multiple of 15000. The result is below 32768, the first port
+// that Linux assigns to outgoing connections.
 //
 // Thread-safe: pure functions.
 #pragma once

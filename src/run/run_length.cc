@@ -39,7 +39,8 @@ RunStart start_from(const RunState& state, const Arguments& arguments) {
           .evaluation_is_due = state.evaluation_is_due};
 }
 
-// The plan must have room for the largest batch that the data can make, which consists of the longest rows.
+// Sets `largest` to the largest batch that the data can make, which consists of the longest rows. It is for a run that resumes with other
+// batches than those of its start.
 void plan_for_any_batch(const Sampler& sampler, BatchSize& largest, Diagnostics& diagnostics) {
   largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
   largest.sequences = largest_batch_sequences(sampler);

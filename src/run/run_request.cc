@@ -96,7 +96,7 @@ LinkCalibration link_calibration_of(RunSetup& setup, const Environment& environm
 }
 
 // Sets the algorithms of matrix products on a GPU. A run that resumes uses those of its checkpoint, so that it computes the same bits.
-// Other runs use the table that an earlier run with the same products stored, or measure the algorithms.
+// Other runs use the table that an earlier run with the same matrix products stored, or measure the algorithms.
 void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   const bool only_plans = ends_with_plan(setup.purpose, arguments);
@@ -158,7 +158,7 @@ RunFacts facts_of(RunSetup& setup, const Environment& environment, FileSystem& f
       setup.data.train ? setup.steps.census.largest
                        : largest_batch_without_data(arguments.per_device_train_batch_size,
                                                     max_seq_length(setup.arguments, setup.model.config)));
-  // If the calling program passes batches, it reads the logits of each batch.
+  // A prediction returns the logits of each batch to the caller.
   facts.predicts = setup.purpose == RunPurpose::kPredict;
   facts.evaluate_bucket = evaluate_bucket(setup);
   if (is_generation(setup.purpose)) {

@@ -221,7 +221,7 @@ std::string best_checkpoint_path(const RunState& state) {
 
 void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
-  // As in Trainer, the best step is recorded only if --save_strategy is not "no".
+  // The best step is recorded only if --save_strategy is not "no", as in Trainer.
   json["best_global_step"] =
       state.best.metric && state.arguments.save_strategy != "no" ? Json(state.best.step) : Json(nullptr);
   json["best_metric"] = state.best.metric ? Json(*state.best.metric) : Json(nullptr);
@@ -237,7 +237,7 @@ void write_trainer_state(const RunState& state, const PutText& put) {
   json["is_world_process_zero"] = true;
   json["logging_steps"] = interval_steps(logging_interval(state.arguments), state.max_steps);
   json["max_steps"] = state.max_steps;
-  // As in Trainer, the number of tokens is zero unless --include_num_input_tokens_seen is set.
+  // The number of tokens is zero unless --include_num_input_tokens_seen is set, as in Trainer.
   json["num_input_tokens_seen"] =
       state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.totals.tokens;
   json["num_train_epochs"] = state.num_epochs;

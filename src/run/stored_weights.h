@@ -15,7 +15,8 @@
 
 namespace plimsoll {
 
-// States how a stored tensor is treated if its shape differs from that of the weight.
+// States how a stored tensor is treated if its shape differs from that of the weight. kCount: the tensor counts as present. kAreMissing:
+// the tensor counts as missing, so the weight gets random initial values (--ignore_mismatched_sizes).
 enum class OtherShapes : uint8_t { kCount, kAreMissing };
 
 // Removes wrappers such as "module." from the names in a model's folder (ModelFolder::unwrap_names()), and makes

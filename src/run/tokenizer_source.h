@@ -18,8 +18,8 @@
 namespace plimsoll {
 
 struct TokenizerSource {
-  std::unique_ptr<Tokenizer> tokenizer =
-      {};  // null with --dataset_name dummy (random ids) and for a plan that reads no data
+  // null with --dataset_name dummy (random ids) and for a plan that reads no data
+  std::unique_ptr<Tokenizer> tokenizer = {};
   std::string folder = {};
   // Set if the run has no tokenizer, because its rows may already be token ids: the error to be thrown if a row turns out to be a text.
   std::optional<Error> missing = {};

@@ -1,4 +1,4 @@
-// The task of predicting numbers: mean squared error, Pearson and Spearman correlation.
+// The task of predicting numbers. Loss: mean squared error. Metrics: mean squared error, Pearson and Spearman correlation.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// The task of predicting one class per row: softmax cross entropy, accuracy and F1.
+// The task of predicting one class per row. Loss: softmax cross entropy. Metrics: accuracy and F1.
 #include <algorithm>
 #include <array>
 

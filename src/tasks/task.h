@@ -55,7 +55,8 @@ struct TaskRecord {
   ProblemType problem_type;
   const HeadKind& head() const { return *record_of(problem_type).head; }
   LabelKind labels = LabelKind::kClass;
-  // State whether the loss supports label smoothing, and whether it can be computed in chunks of rows.
+  // State whether the loss supports label smoothing, and whether it can be computed in chunks of rows, so that the logits of all rows need
+  // not be in memory at the same time.
   bool has_label_smoothing = false;
   bool has_chunked_loss = false;
   // False if the logits of a batch are too large to be copied to the host, as for language models, which have a
@@ -90,7 +91,7 @@ inline constexpr std::string_view kNumCorrect = "num_correct";
 std::vector<float> softmax_of_rows(std::span<const float> logits, int64_t num_labels);
 std::vector<float> sigmoid_of_each(std::span<const float> logits, int64_t num_labels);
 
-// Declares the input `denominator`. The loss is divided by its value.
+// Declares the input `denominator`, the number by which the sum of the losses is divided. It is written with each batch.
 ValueId add_denominator(Graph& graph, const LossOptions& options);
 
 // Declares the inputs of a softmax cross entropy over the rows of `logits` [rows, K], one class per row, and returns the
@@ -100,7 +101,7 @@ ValueId build_class_loss(Graph& graph, ValueId logits, const LossOptions& option
 // Returns the index of the largest logit, the first on ties.
 size_t most_likely_class(std::span<const float> logits);
 
-// Adds the task's loss over `logits` [B, K] to a forward graph, marks it as an output and returns it.
+// Adds the task's loss over `logits` [B, K] to a forward graph, marks the loss as an output of the graph and returns it.
 ValueId add_loss(Graph& graph, ValueId logits, const TaskRecord& task, const LossOptions& options);
 
 // The name of an additional output of training programs with a z-loss. Its value is the z-loss, which the loss

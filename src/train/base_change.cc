@@ -13,8 +13,8 @@
 namespace plimsoll {
 namespace {
 
-// The largest number of base weights for which the change by adapters is computed at the same time. Eight are enough to use all threads of
-// a small machine; more would require memory for many large matrices.
+// The largest number of base weights whose change by the initialisation of an adapter (PEFT's "pissa" or "olora") is computed at the same
+// time. Eight are enough to use all threads of a small machine; more would require memory for many large matrices.
 constexpr size_t kMostAtOnce = 8;
 
 struct ChangedWeight {
@@ -34,7 +34,8 @@ std::vector<double> read_finite(const ModelFolder::Located& stored) {
               stored.file->path(), stored.tensor->name);
 }
 
-// Finds the part of a (possibly fused) weight that an adapter changes. Requires: the model has the adapter's target module.
+// Finds the weight, and its part if it is fused (such as query in a matrix of query, key and value), that an adapter changes. Requires: the
+// model has the adapter's target module.
 ChangedWeight find_part(const std::vector<WeightSpec>& specs, const LoraTarget& target) {
   for (const WeightSpec& spec : specs) {
     if (spec.name != target.weight) continue;
@@ -108,8 +109,8 @@ void change_loaded_base(Executor& executor, const ModelFolder& folder) {
   for (const LoraTarget& target : targets) {
     ChangedWeight weight = find_part(specs, target);
     const ModelFolder::Located stored = find_stored(folder, weight.spec->parts[weight.part]);
-    // A weight that the base model's files do not contain, or contain with another shape, was initialised randomly. It has no loaded
-    // values that the adapter's initialisation could change, so it is skipped.
+    // Skips a weight that the base model's files do not contain, or contain with another shape. Such a weight was initialised randomly, so
+    // it has no loaded values that the adapter's initialisation could change.
     if (stored.tensor == nullptr || stored.tensor->shape != std::vector<int64_t>{target.out, target.in})
       continue;
     weight.values = read_finite(stored);

@@ -48,9 +48,9 @@ void CheckpointPolicy::store_callbacks() {
   }
 }
 
-// With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run therefore omits them if they
-// would hardly be of use: if the learning rate has decayed to its end, so that further training needs a new schedule. They are kept if
-// --save_only_model False is given explicitly.
+// With AdamW, the optimizer's states are twice as large as the weights. The last checkpoint of a complete run therefore omits the states if
+// the learning rate has decayed to its end, because further training then needs a new schedule and the states would hardly be of use. The
+// states are kept if --save_only_model False is given explicitly.
 bool CheckpointPolicy::keeps_optimizer_states() const {
   const bool is_complete = state_.step >= state_.max_steps && !state_.evaluation_is_due;
   return arguments_.save_only_model.has_value() || !is_complete || !learning_rate_.has_decayed(state_.step);
@@ -91,8 +91,8 @@ CheckpointContents contents_of(Session& session, const RunState& state, Optimize
   contents.has_optimizer_states = states == OptimizerStates::kKept;
   if (contents.has_optimizer_states) contents.optimizer_tensors = state_tensors(session.executor());
   contents.run_state_json = run_state_json(state);
-  // The tuning table (measured algorithms of matrix products) is saved even if it is empty. A run that resumes from this checkpoint
-  // then uses the library's default algorithms, as this run does, and measures nothing.
+  // The tuning table (measured algorithms of matrix products) is saved even if it is empty. If it is empty, a run that resumes from the
+  // checkpoint measures nothing and uses the library's default algorithms, as this run does.
   if (session.plan().is_on_gpu())
     contents.extra.push_back({kTuningFile, tuning_table_json(session.plan().request.products.tuning)});
   add_text(contents, during, kLogFile, [&state](const PutText& put) { write_log(state.log_history, put); });

@@ -33,8 +33,8 @@ class CheckpointPolicy {
   void save(int64_t step, const TrainControl& control);
   bool is_saved(int64_t step) const { return saved_step_ == step; }
 
-  // The functions for a background save. It begins in save() and ends in finish_save() or in the call of continue_save() that completes
-  // it. continue_save() must be called each time is_save_ready() is true on all ranks. Errors: as save().
+  // These functions control a background save, which begins in save() and ends in finish_save() or in the call of continue_save() that
+  // completes the save. continue_save() must be called each time is_save_ready() is true on all ranks. Errors: as save().
   bool is_saving() const { return saver_.is_saving(); }
   bool is_save_ready() const { return saver_.is_ready(); }
   void continue_save() { complete(saver_.advance()); }
@@ -42,7 +42,7 @@ class CheckpointPolicy {
   void finish_save() { complete(saver_.finish()); }
   // Makes the next save() write a checkpoint of the current step even if one was already written.
   void forget_saved_step() { saved_step_ = -1; }
-  // Records that the run resumed from this checkpoint, so that the step counts as saved.
+  // Records that the run resumed from the checkpoint `path` of step `step`, so that this step counts as saved.
   void set_resumed_from(const std::string& path, int64_t step);
 
   // Loads the best weights if --load_best_model_at_end is set. If it is set, or if the run stopped early, returns lines for the user that
@@ -59,7 +59,8 @@ class CheckpointPolicy {
 
  private:
   bool keeps_optimizer_states() const;
-  // If a checkpoint is complete, `path` is its path: records the path and calls the callbacks. Does nothing without a path.
+  // Records the path of a checkpoint that is complete and calls the callbacks. Does nothing without a path, which means that no save has
+  // been completed.
   void complete(const std::optional<std::string>& path);
 
   Session& session_;
@@ -80,10 +81,10 @@ enum class OptimizerStates : uint8_t { kKept, kLeftOut };
 // or may change before they are written (kChanges, as in a background save).
 enum class StateOfRun : uint8_t { kWaits, kChanges };
 
-// Returns an order to save a checkpoint of this state in the run's output folder. It contains the model and, unless --save_only_model is
-// True, what a run needs to resume, with the optimizer's states if they are kept. Once the checkpoint is complete, the first rank removes
-// old checkpoints by --save_total_limit and moves the links "last" and, if this step is the best, "best". With StateOfRun::kWaits, `state`
-// must stay unchanged until the checkpoint is complete.
+// Returns the description of a checkpoint of this state in the run's output folder, which CheckpointSaver saves. The checkpoint contains
+// the model and, unless --save_only_model is True, what a run needs to resume, with the optimizer's states if `states` is kKept. Once the
+// checkpoint is complete, the first rank removes old checkpoints by --save_total_limit and moves the links "last" and, if this step is the
+// best, "best". With StateOfRun::kWaits, `state` must stay unchanged until the checkpoint is complete.
 CheckpointOrder order_checkpoint(Session& session, RunState& state, OptimizerStates states,
                                  StateOfRun during = StateOfRun::kWaits);
 

@@ -81,7 +81,7 @@ CheckpointSaver::CheckpointSaver(Session& session) : session_(session) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (!job_ || !job_->shared) return;
-  // Cancels the remaining steps of the save: other ranks may have failed, and this rank can no longer ask them.
+  // Cancels the remaining steps of the save, because this rank cannot find out any more if the other ranks have failed.
   job_->is_cancelled = true;
   if (job_->thread.joinable()) job_->thread.join();
   discard(*job_);
@@ -148,7 +148,8 @@ std::unique_ptr<CheckpointSaver::Job> CheckpointSaver::make_job(CheckpointOrder 
   auto job = std::make_unique<Job>();
   job->order = std::move(order);
   if (!writes_together(job->order.output_folder)) return job;
-  // Ranks other than the first one write only their parts of files.
+  // On ranks other than the first one, session_.files() discards everything that is written (reading_file_system()), so that only one rank
+  // writes the files of the run. The exception is a checkpoint that all ranks write together, so posix_file_system() is used here.
   const RankPlace& place = session_.place();
   FileSystem& files = place.is_first() ? session_.files() : posix_file_system();
   job->shared = std::make_unique<SharedCheckpoint>(files, job->order.output_folder, job->order.step,
@@ -213,8 +214,8 @@ bool CheckpointSaver::agree(Job& job) {
   job.parts.clear();
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     StepResult result = decode(texts[rank]);
-    // An error of the last step is thrown unchanged: its message already states that the checkpoint was not saved, or it comes from
-    // CheckpointOrder::after, which is called when the checkpoint is complete.
+    // An error of the last step of the save is thrown unchanged. Either its message already states that the checkpoint was not saved, or
+    // the error comes from CheckpointOrder::after, which is called when the checkpoint is complete.
     if (result.error && job.step == Step::kCommit) throw *result.error;
     if (result.error) {
       throw Error(result.error->code(),

@@ -1,4 +1,5 @@
-// Saves checkpoints: at once, or in the background while training continues; alone, or together with the other ranks of a run.
+// Saves checkpoints, either while training waits or in the background while training continues. Either one rank writes all files, or all
+// ranks of a run write them together.
 //
 // A save consists of steps (not training steps): if one rank saves alone, there is one step; several ranks create the files, write their
 // parts and complete the checkpoint (io/ckpt/shared_checkpoint.h). After each step the ranks exchange its results, so that all of them

@@ -18,7 +18,8 @@ const PersistentBuffer& buffer_of_any_stage(const Plan& plan, const std::string&
   return *buffer;
 }
 
-// Returns true if the buffer satisfies the condition. A weight that is stored in two halves satisfies it if one of its two buffers does.
+// Returns true if the buffer satisfies the condition. An fp32 weight that is stored in two buffers (its 16-bit copy and the remainder)
+// satisfies the condition if one of the two buffers does.
 template <typename Condition>
 bool holds_for(const Plan& plan, const std::string& buffer, const Condition& condition) {
   const int64_t owner = plan.owner_of(buffer);

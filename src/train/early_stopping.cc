@@ -38,7 +38,7 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
   if (evaluations_without_improvement_ >= patience_) control.stop = true;
 }
 
-// The best value may be infinite if an evaluation overflowed. JSON cannot represent infinity, so true means +inf and false means -inf.
+// The best value may be infinite if an evaluation overflowed. JSON cannot represent infinity, so +inf is stored as true and -inf as false.
 std::string EarlyStopping::state() const {
   const nlohmann::json best = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json(best_ > 0);
   return nlohmann::json{{"has_best", has_best_},

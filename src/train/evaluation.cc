@@ -159,8 +159,8 @@ class OutputExchange {
   std::vector<std::byte> all_;
 };
 
-// Returns the number by which the program divides the summed loss of a batch. It is chosen so that the result is the mean loss
-// over the labels, multiplied by the weight of the batch (weight_of()).
+// Returns the number by which the program divides the summed loss of a batch. The number is chosen so that the program returns the mean
+// loss over the labels, multiplied by the weight of the batch (weight_of()).
 double evaluation_denominator(const TaskRecord& task, const MicroBatch& batch) {
   return static_cast<double>(std::max<int64_t>(1, batch.info.num_labels)) /
          std::max(EvaluationSums::weight_of(task, batch), 1.0);
@@ -215,9 +215,9 @@ class Evaluation {
     }
   }
 
-  // Evaluates all batches with several ranks. Each rank evaluates every n-th batch, and all ranks add up the outputs of all batches in
-  // order, so that the result has the same bits as that of one rank. `stages` are the stages of a pipeline, to which the last stage sends
-  // the outputs of each batch; null if no other stage reads them.
+  // Evaluates all batches with several ranks. With n ranks, each rank evaluates every n-th batch, and all ranks add up the outputs of all
+  // batches in order, so that the result has the same bits as that of one rank. `stages` are the stages of a pipeline, to which the last
+  // stage sends the outputs of each batch; null if no other stage reads them.
   void run(Communicator& communicator, Communicator* stages) {
     std::vector<MicroBatch> round = make_batches(static_cast<size_t>(communicator.size()));
     const bool per_token = is_per_token(sums_.task_record.labels);

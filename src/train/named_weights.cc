@@ -38,7 +38,7 @@ std::string describe_storage(const Plan& plan, const std::string& weight) {
   }
 }
 
-// Returns the number of columns of this weight's matrix in memory. A checkpoint may store the transpose, in which these are the rows.
+// Returns the number of columns of this weight's matrix in memory. If a checkpoint stores the transpose, it is the number of rows there.
 int64_t columns_of(const NamedWeight& weight) {
   return weight.elements() / weight.spec->parts[weight.part].num_rows;
 }

@@ -101,9 +101,9 @@ uint64_t hash_of_evaluated(const DataSets& data) {
   return hash.digest();
 }
 
-// Returns a hash of the persistent buffers of one kind, which must be equal on all ranks. If the ranks divide a buffer, their slices
-// differ. For a divided weight, the hash therefore covers the whole weight that was passed to the executor, which stored this rank's
-// slice of it. Divided optimizer states are left out.
+// Returns a hash of the weights or of the optimizer states, which must be equal on all ranks. Of a buffer that the ranks divide, each rank
+// stores another slice. If such a buffer is a weight, the hash covers the whole weight as it was passed to the executor, which stored only
+// this rank's slice. If it is an optimizer state, it is left out.
 uint64_t hash_of_buffers(Executor& executor, Storage storage) {
   constexpr int64_t kPiece = int64_t{1} << 20;
   HashStream64 hash;

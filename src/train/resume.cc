@@ -67,8 +67,9 @@ bool is_loss_scale(const std::string& state) {
   return state.starts_with(kLossScaleState);
 }
 
-// The loss scale is only used with fp16. A run that resumes in another precision drops it, and a run that changes to fp16 begins with a
-// new one. Optimizer states that were not saved begin at zero, to which session.begin_anew() has set them.
+// Reads the optimizer states and the loss scale, which is only used with fp16. A run that resumes in another precision drops the loss scale
+// of the checkpoint, and a run that changes to fp16 begins with a new one. Optimizer states that the checkpoint does not contain stay zero,
+// to which session.begin_anew() has set them.
 void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   if (!checkpoint.optimizer) return;
   const SafetensorsFile& optimizer = *checkpoint.optimizer;
@@ -98,7 +99,7 @@ void read_optimizer(Session& session, const OpenCheckpoint& checkpoint) {
   }
 }
 
-// Adds a line for each argument that the saved run had with another value, and one if the training data differs.
+// Adds a line for each argument whose value in the saved run differs from that in this run, and a line if the training data differs.
 void describe_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
   for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
     const std::string& name = difference.name;
@@ -120,9 +121,9 @@ void describe_changes(const RunState& saved, const RunState& now, std::vector<st
   }
 }
 
-// Completes the path of the best checkpoint. It is in the same folder as the checkpoint that the run resumes from, which may differ from
-// the output folder. Throws if the best checkpoint is missing and the run may need it. Otherwise this would be noticed only at the end of
-// the run.
+// Adds the folder to the name of the best checkpoint in `state`, if it is not the output folder: the best checkpoint is next to the
+// checkpoint from which the run resumes. Throws if the best checkpoint is missing or damaged and the run may need it, because the run would
+// otherwise notice this only at its end.
 void find_best_checkpoint(FileSystem& files, const Arguments& arguments, const std::string& path,
                           RunState& state) {
   if (state.best.checkpoint.empty()) return;

@@ -34,14 +34,14 @@ void restore_tensors(Session& session, const OpenCheckpoint& checkpoint);
 enum class RunBegin : uint8_t { kNew, kResumed };
 
 // Checks that the run does not overwrite checkpoints of other runs in its output folder. If the run is new, removes the links "best" and
-// "last" of another run. Adds a line for the user if other runs have checkpoints there. Errors: kUsage if this run could overwrite one of
-// them and --replace_checkpoints is not set.
+// "last" of another run. Adds a line for the user if the folder contains checkpoints of other runs. Errors: kUsage if this run could
+// overwrite one of these checkpoints and --replace_checkpoints is not set.
 void check_foreign_checkpoints(FileSystem& files, const RunState& state, RunBegin begin,
                                std::vector<std::string>& lines);
 
-// Checks that all ranks begin at the same position and with the same weights; these differ if ranks read different checkpoints. For a new
-// run only positions are compared: its weights were compared when they were loaded, and its states are zero. The function is also a
-// barrier for all ranks. Errors: kUsage on every rank.
+// Checks that all ranks begin at the same position in the data and with the same weights and states; they differ if ranks read different
+// checkpoints. For a new run only positions are compared: its weights were compared when they were loaded, and its optimizer states are
+// zero. The function is also a barrier for all ranks. Errors: kUsage on every rank.
 void require_equal_beginnings(Session& session, const RunState& state, RunBegin begin);
 
 // Returns true if the log in the output folder has a record of the end of the run at this step. The record is missing if the run was

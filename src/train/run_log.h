@@ -1,5 +1,5 @@
 // Writes the log of a run. Its records are kept in memory, appended to log.jsonl and passed to callbacks. A record contains averages over
-// the steps since the previous one. Also passes on warnings. An object is used by one thread.
+// the steps since the previous one. Also passes warnings to the callbacks. An object is used by one thread.
 #pragma once
 
 #include <memory>

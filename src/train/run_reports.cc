@@ -60,7 +60,7 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 
 namespace {
 
-// Returns the content of report.json. For a pipeline, its map of memory is that of the stage that needs the most memory.
+// Returns the content of report.json. For a pipeline, the report describes the stage that needs the most memory.
 std::string report_of_run(const Session& session) {
   const Plan& plan = session.plan();
   const RunSetup& setup = session.setup();
@@ -157,7 +157,8 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   profile.context.peak_gflops = session.ceilings().product_gflops;
   profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
   for (size_t i = 0; i < times.size(); ++i) {
-    // The first execution of an op with a batch size is slower. Its time is used only if the op was not executed again.
+    // The first execution of an op in each bucket (compiled batch size) is slower than later ones, so its time, which is in first_times, is
+    // used only if there were no later executions.
     const OpTime& time = times[i].runs > 0 ? times[i] : first_times[i];
     const auto runs = static_cast<double>(std::max<int64_t>(time.runs, 1));
     const double runs_per_step =

@@ -103,7 +103,8 @@ void Session::connect() {
   if (setup_.place.is_alone() || communicator_ != nullptr) return;
   const std::chrono::seconds timeout(setup_.arguments.ddp_timeout);
   CommunicatorOptions options{.operation_timeout = timeout, .program = hash_of_program(files_)};
-  // If --ddp_timeout is not set, ranks that do not connect at the start are given less time than ranks that are working.
+  // --ddp_timeout, if the user sets it, also limits the time for connecting the ranks. Otherwise this limit is the default of
+  // connect_timeout, which is shorter than that for operations between ranks.
   if (has_own_ddp_timeout(setup_.arguments)) options.connect_timeout = timeout;
   communicator_ = connect_ranks(setup_.place, options);
   options_.connections.ranks = communicator_.get();

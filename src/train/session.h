@@ -81,11 +81,11 @@ class Session {
   // scale would not help, naming the first tensor that is not finite; then no weight is updated.
   UpdateOutcome update(double learning_rate, int64_t step);
 
-  // The same as forward_backward() and update(), except that these functions may return before the device has finished.
-  // Executor::fetched() then returns the results. `skipped` is the number of earlier steps that were skipped.
+  // start_forward_backward() and start_update() do the same as forward_backward() and update(), but may return before the device has
+  // finished. Executor::fetched() returns the results later. `skipped` is the number of earlier steps that were skipped.
   void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
-  // Runs one segment (forward or backward) for one micro-batch of a pipeline step, as the schedule requires. `number` is the value of
-  // micro_batches_done() before the micro-batch. The caller increments that counter.
+  // Runs one entry of a pipeline's schedule: a segment (forward or backward) of a chunk of layers for one micro-batch. `number` is the
+  // value of micro_batches_done() before the micro-batch. The caller increments that counter.
   void run_micro_batch(const ScheduledRun& run, const MicroBatch& batch, double denominator, int64_t number);
   // Returns true if this rank computes losses and outputs. In a pipeline, only the ranks of the last stage do.
   bool has_loss() const { return !plan_.is_pipelined() || plan_.request.ranks.is_last_stage(); }
@@ -128,7 +128,7 @@ class Session {
   void sum_over_ranks(std::span<double> numbers);
   void sum_over_data_ranks(std::span<double> numbers);
   bool is_true_on_any_rank(bool flag);
-  // Replaces the values by those of the first rank. Requires: the keys are the same on every rank.
+  // Replaces the values of the metrics by those of the first rank. Requires: the keys are the same on every rank.
   void take_values_of_first_rank(MetricMap& metrics);
   // Compares facts, which are hashes of things that must be equal on all ranks, between the ranks. Errors: as require_equal_facts().
   void require_equal_on_ranks(std::span<const RankFact> facts);
@@ -162,11 +162,12 @@ class Session {
   const Ceilings& ceilings() const { return ceilings_; }
 
  private:
-  // Returns the metrics with names that lack the prefix of a split, such as "loss" instead of "eval_loss".
+  // Evaluates a data set as evaluate() does, but returns no speed, and names without the prefix of a split, such as "loss" instead of
+  // "eval_loss".
   MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
                              const std::function<void(int64_t, int64_t)>& progress);
-  // Runs the entries of the schedule (the forward, backward or update segment of a program) that are repeated in this way, such as once per
-  // micro-batch, in order, on the batch in the input buffers.
+  // Runs, in order and on the batch in the input buffers, those entries of the schedule whose repetition is `repeat`, such as once per
+  // micro-batch. An entry names a segment (forward, backward or update) of a program.
   void run_entries(const std::vector<ScheduleEntry>& schedule, Repeat repeat);
   // Connects this rank with the others, and checks that all do the same work. Errors: kDevice, kUsage.
   void connect();
@@ -177,7 +178,8 @@ class Session {
   void connect_gpus_along(AxisConnections& axis, bool maps_peers);
   // Connects the pipeline stages through NCCL, unless they map each other's memory.
   void connect_messages_of_stages();
-  // Copies a micro-batch of the training program to the input buffers. `number` is the value of micro_batches_done() before it.
+  // Copies a micro-batch of the training program to the input buffers. `number` is the value of micro_batches_done() before this
+  // micro-batch.
   void stage(const MicroBatch& batch, double denominator, int64_t number, PassOfMicroBatch pass = {});
   // Measures the algorithms of matrix products, if that is necessary, and returns a text about it. The first rank measures for all, so
   // that all compute with the same kernels.
@@ -196,7 +198,8 @@ class Session {
   Plan plan_;
   // The connection between all ranks; null if the run has one rank.
   std::unique_ptr<Communicator> communicator_;
-  // Connections to the ranks along each axis of the mesh; null for an axis with one rank.
+  // Connections to the ranks along each axis of the mesh, and (end_stages_) between the first and the last pipeline stage. A connection
+  // that this rank does not need is null.
   std::unique_ptr<Communicator> data_ranks_;
   std::unique_ptr<Communicator> tensor_ranks_;
   std::unique_ptr<Communicator> stages_;

@@ -61,7 +61,7 @@ void StepEngine::start(int64_t num_steps, int64_t states_begin) {
 
 void StepEngine::start_batches(const DataPosition& position, int64_t num_epochs) {
   session_.start_batches(position, num_epochs);
-  // Starts a step of a pipeline, which requires all its micro-batches at the beginning.
+  // A step of a pipeline loads all its micro-batches before it begins, so each of them needs its own MicroBatch.
   const int64_t count = session_.plan().is_pipelined()
                             ? session_.setup().arguments.gradient_accumulation_steps
                             : (session_.executor().runs_ahead() ? 2 : 1);
@@ -76,8 +76,8 @@ void StepEngine::begin_phase_of_step(int64_t step) {
 
 void StepEngine::throw_bad_loss(const Step& step, const EnqueuedBatch& enqueued, double loss) {
   const std::string where = session_.first_bad_value(*enqueued.batch, step.denominator, enqueued.number);
-  // In the first step of a run the weights have not been updated yet. A weight that contains a number that is not finite then has it from
-  // the model's files.
+  // In the first step of a run the weights have not been updated yet. If a weight contains a number that is not finite, this number comes
+  // from the model's files.
   const bool is_bad_model = num_steps_ == 0 && where.starts_with("the weight");
   throw_error(ErrorCode::kNotFinite,
               "step {}: the loss is {}; the weights were not changed. The first value that is not finite: "
@@ -157,8 +157,8 @@ void StepEngine::run_pipeline_step() {
   }
   const int64_t last_chunk = session_.plan().request.ranks.chunks - 1;
   // With several chunks of layers per stage, the results of the previous step are read before this step begins. Otherwise an evaluation
-  // between the two steps could overwrite the activations of this step's first forward pass. The stages would have to repeat the pass,
-  // and not every stage would wait for the messages that are sent again.
+  // between the two steps could overwrite the activations of this step's first forward pass. The stages would have to repeat this pass, but
+  // not every stage would wait for the messages that are then sent a second time.
   if (pending_ && last_chunk > 0) {
     finish_pending_step();
     if (has_ended_) return;

@@ -77,8 +77,8 @@ class StepEngine {
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
   }
 
-  // While an object of this class exists, no time is counted for steps. It is used for evaluations and saves. The constructor
-  // first waits for the work that was enqueued on the device, and this waiting time counts for the next step.
+  // While an object of this class exists, the time that passes does not count as time of a step. It is used during evaluations and saves.
+  // The constructor first waits for the work that was enqueued on the device, and this waiting time counts for the next step.
   class Pause {
    public:
     // `phase` is what the rank reports to the other ranks as its current activity during the pause.
@@ -104,7 +104,7 @@ class StepEngine {
     double denominator = 0;
     int64_t num_enqueued = 0;                  // number of micro-batches enqueued so far
     std::optional<EnqueuedBatch> unread = {};  // the last micro-batch, until its loss has been read
-    std::vector<int32_t> rows = {};  // rows of this micro-batch, by their index in the training data
+    std::vector<int32_t> rows = {};  // rows of this rank's micro-batches so far: indices in the training data
     BatchInfo last = {};
     int64_t micro_batches_done = 0;
     double flops = 0;
@@ -134,7 +134,8 @@ class StepEngine {
 
   Session& session_;
   Client& client_;
-  // Batches that are used alternately: two if the next batch is loaded while the device computes, otherwise one.
+  // Batches that are used in turn: one per micro-batch of a step in a pipeline; otherwise two if the next batch is loaded while the device
+  // computes, or one if not.
   std::vector<MicroBatch> batches_;
   size_t next_batch_ = 0;
   // The step whose update has been enqueued but whose results have not been read yet; empty if there is none.

@@ -268,7 +268,8 @@ StepEngine::AfterStep TrainLoop::on_step(const FinishedStep& step) {
   return finish_step(info);
 }
 
-// Evaluates and saves after a step. A request to stop may interrupt the evaluation; a resumed run then repeats both.
+// Evaluates and saves after a step. A request to stop may interrupt the evaluation; a resumed run then repeats the evaluation and, if a
+// save was due, the save.
 StepEngine::AfterStep TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().data.evaluate;
   const Outcome outcome = evaluates ? evaluate(info) : Outcome::kCompleted;
@@ -326,7 +327,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
   } catch (const Interrupted&) {
     return Outcome::kInterrupted;
   } catch (const Error& error) {
-    // A metric of the calling program failed, because the request to stop (such as Ctrl-C) also ended the program that computes it.
+    // A metric of the calling program failed with kInterrupted, because the request to stop (such as Ctrl-C) also ended the program that
+    // computes the metric.
     if (error.code() != ErrorCode::kInterrupted || !session_.place().is_alone()) throw;
     return Outcome::kInterrupted;
   }
@@ -345,8 +347,8 @@ TrainLoop::Outcome TrainLoop::evaluate(const StepInfo& info) {
 }
 
 // The evaluation has no metric with the name in --metric_for_best_model. This was not checked at the start, because a metric function of
-// the calling program might report it. If this function can no longer be called, for example because the program that computes it has
-// ended, the run stops as after a request to stop. Otherwise the name is wrong.
+// the calling program might report it. If no metric can report other names any more (has_fixed_names()), for example because the program
+// that computed them has ended, the run stops as after a request to stop. Otherwise the name is wrong, which is an error.
 TrainLoop::Outcome TrainLoop::lack_metric(const MetricMap& metrics) {
   missing_metric_ = missing_metric_text(arguments_, metrics);
   const bool is_possible = std::ranges::any_of(session_.setup().metrics,

@@ -40,13 +40,13 @@ void read_stored(Executor& executor, const std::string& name, int64_t first_row,
 std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
                                          const std::function<bool(const WeightSpec&)>& is_wanted);
 
-// Loads LoRA adapters and checks that they fit the base model.
+// The function below loads a LoRA adapter and checks that it fits the base model.
 
 // Loads an adapter and the modules that were saved with it. Errors: kBadData, naming the tensor and, if it does not fit this base model,
 // both shapes.
 void load_adapter(Executor& executor, const ModelFolder& folder);
 
-// Initialises the weights of a model that no file provides. Free functions; not thread-safe with respect to one executor.
+// The function below initialises those weights of a model that no file provides. Not thread-safe with respect to one executor.
 
 // Fills weights with numbers from a normal distribution (mean 0, standard deviation `range`), zeros or ones, as their specs state. Fills
 // all weights, or those that load_weights() from `folder` does not fill. The same seed gives a weight the same numbers on every machine:
@@ -55,8 +55,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder);
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
-// Computes the changed base weights for adapters whose initialisation modifies the base model (change_base() in models/lora.h). Free
-// functions; not thread-safe with respect to one executor.
+// The functions below compute the changed base weights for adapters whose initialisation modifies the base model (change_base() in
+// models/lora.h). Not thread-safe with respect to one executor.
 
 // Returns a matrix of the base model as an adapter of this configuration needs it: changed if the initialisation of the adapter changes
 // the base model, otherwise as it is stored. Requires: check_base_change() accepted the adapter. Errors: kBadData if a changed matrix
@@ -69,10 +69,11 @@ std::vector<double> read_changed_base(const ModelFolder::Located& stored, const 
 // a matrix in double precision at a time.
 void change_loaded_base(Executor& executor, const ModelFolder& folder);
 
-// The tensors that a checkpoint stores. Free functions. A weight or state that the ranks divide appears as one complete tensor. While it
-// is read, each rank sends its slice to the others, so all ranks have to read the same tensors in the same order.
+// The functions below provide the tensors that a checkpoint stores. A weight or state that the ranks divide appears as one complete tensor.
+// While it is read, each rank sends its slice to the others, so all ranks have to read the same tensors in the same order.
 
-// If a file must store this part of a weight under several names, appends another tensor with the same values for each further name.
+// If a file must store this part of a weight under several names, appends to `tensors` another tensor with the values of `source` for each
+// further name.
 void append_copies(const WeightPart& part, const TensorSource& source, std::vector<TensorSource>& tensors);
 
 // Returns the weights under their names in a checkpoint: all of them, or only the adapter's in a run with an adapter. A weight that is

@@ -229,7 +229,7 @@ TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
   EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
 }
 
-// `--model_name_or_path` must also accept the name of a model in Hugging Face's cache.
+// `inspect` must also accept the name of a model in Hugging Face's cache.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
   const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";

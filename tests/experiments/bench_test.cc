@@ -170,7 +170,8 @@ TEST(Bench, SweepsAGridWithMetrics) {
   EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
 }
 
-// The tests run with an environment that hides all GPUs from CUDA.
+// The tests run with an environment that hides all GPUs from CUDA. `bench --device cuda:0` must then end with the exit code for a missing
+// device.
 TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
   const TestFolder folder("bench_no_gpu");
   for (const Words& what : {Words{"--experiments"}, Words{"--calibrate"}, Words{"--sweep", "seed=1,2"}}) {

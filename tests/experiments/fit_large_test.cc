@@ -102,8 +102,8 @@ Words split_words(const std::string& text) {
   return words;
 }
 
-// The memory limit is what the smallest run in the documents needs. `fit` must find sets of methods that fit
-// into it, and `plan` must confirm that they do.
+// A run with the arguments `smallest` fits into a memory limit of 1300 MiB. `fit` must find sets of methods that fit into this limit, and
+// `plan` must confirm that they do.
 TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   const Words smallest{"--dtype",
                        "bfloat16",

@@ -169,7 +169,7 @@ TEST(GgufExport, LlamaHasPairsOfRowsAndDivisorsOfFrequencies) {
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("general.file_type")), 32u);
   EXPECT_EQ(std::get<uint32_t>(file.metadata.at("llama.attention.head_count_kv")), 2u);
   EXPECT_EQ(std::get<float>(file.metadata.at("llama.rope.freq_base")), 100.0f);
-  // The scaled rotary frequencies of Llama 3. The wavelengths 2 pi 100^(i / 4) are 6.3, 19.9, 62.8 and 198.7 positions. Frequencies
+  // Llama 3 scales its rotary frequencies. The wavelengths 2 pi 100^(i / 4) are 6.3, 19.9, 62.8 and 198.7 positions. Frequencies
   // with a wavelength beyond 24 are divided by 8, and those between 6 and 24 by 1 / ((1 - s) / 8 + s) with s = (24 / wavelength - 1)
   // / 3.
   const ReadTensor& divisors = file.tensors.at("rope_freqs.weight");

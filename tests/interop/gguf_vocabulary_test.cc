@@ -1,4 +1,4 @@
-// Tests which name of llama.cpp an exported file states for the pre-tokenizer of a tokenizer.json, and the exported
+// Tests which of llama.cpp's pre-tokenizer names an exported file contains for the pre-tokenizer of a tokenizer.json, and the exported
 // vocabularies of models with byte fallback. scripts/check_gguf.sh compares the resulting tokens in llama.cpp.
 #include "io/gguf/gguf_vocabulary.h"
 

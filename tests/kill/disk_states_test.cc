@@ -88,8 +88,8 @@ TEST_F(DiskStates, SavesInTheBackgroundContainTheStates) {
   EXPECT_TRUE(fs::is_empty(nvme_));
 }
 
-// A killed run leaves its file of optimizer states, and the next run that uses this folder must replace it.
-// Checkpoints contain the states, so a run that used the disk can be resumed in memory and the reverse.
+// A killed run leaves its file of optimizer states, and the next run that stores its states in the same folder must replace this file.
+// Checkpoints contain the states, so a run with states on the disk can be resumed with states in memory, and the reverse.
 TEST_F(DiskStates, AKilledRunResumesWithAndWithoutTheDisk) {
   const std::string whole = whole_run();
   struct Way {

@@ -1,6 +1,6 @@
 // Runs training on a simulated disk that fails at a single call, or at one call and all later ones, because it is full (ENOSPC) or
-// defective (EIO). The program must report the failure and end with the exit code for the device, the checkpoint before the failure must
-// stay valid, and a run that resumes from it must end with the same bits as a run without failures.
+// defective (EIO). The program must report the failure and end with exit code 7 (an error of a device), the checkpoint before the failure
+// must stay valid, and a run that resumes from it must end with the same bits as a run without failures.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
 }
 
 // The cases use optimizers with different states, and different numbers of workers, which load batches in advance. Each case saves after
-// another step and continues from there to step 10. Step 5 of the first case is within the second epoch.
+// a different step and continues from there to step 10. Step 5 of the first case is within the second epoch.
 TEST(OwnCheckpoint, ContinuesBitForBit) {
   struct Case {
     const char* optim;

@@ -99,8 +99,7 @@ TEST(GenerationParity, SamplesDependOnTheSeedAlone) {
   EXPECT_EQ(run(1, {"good"}), most_likely);
 }
 
-// The plan lists the memory of the KV cache as a purpose. It must grow with the number of beams by the pages
-// that beams do not share.
+// The plan lists the memory of the KV cache separately. With more beams, this memory must grow by the pages that the beams do not share.
 TEST(GenerationParity, ThePlanShowsWhatABeamCosts) {
   const auto cache_bytes = [](int64_t beams) {
     Arguments arguments = arguments_of({{"model", "gpt2_lm"}, {"options", {{"num_beams", beams}}}});

@@ -32,7 +32,7 @@ double mean_square_difference(const Projection& a, const Projection& b);
 struct WeightErrors {
   // Error of the tensors whose exact gradient is not zero, relative to the norm of the update by the run.
   double trained = 0;
-  // Error of the tensors whose exact gradient is zero, relative to the same norm.
+  // Error of the tensors whose exact gradient is zero, relative to the norm of the update by the run.
   double key_bias = 0;
   // If the error of a tensor is that of a single weight, these values are the error `trained` without this weight, and the absolute error
   // of this weight; of several such weights, the one with the largest error counts. If there is none, they are `trained` and 0.

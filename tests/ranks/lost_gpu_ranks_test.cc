@@ -24,7 +24,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The GPU of rank 1 fails after step 3.
+// A callback that makes the GPU of rank 1 fail after step 3, and writes the time of the failure to a file.
 class TrapRank1 : public Callback {
  public:
   explicit TrapRank1(std::string path) : path_(std::move(path)) {}

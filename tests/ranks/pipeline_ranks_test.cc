@@ -77,8 +77,7 @@ struct Shape {
   int stages, processes;
 };
 
-// Returns those of the given combinations that this test
-// can run. On GPUs these have at most two processes.
+// Returns those of the given combinations that this test can run. On GPUs these have at most two processes.
 std::vector<Shape> possible(std::vector<Shape> shapes) {
   if (on_gpus()) std::erase_if(shapes, [](const Shape& shape) { return shape.processes > 2; });
   return shapes;

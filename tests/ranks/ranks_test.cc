@@ -716,7 +716,7 @@ TEST(RunOfRanks, RanksWithDifferentSettingsAreRefused) {
   expect_refusals({&first, &second}, {"rank 0 and rank 1 have different settings: --seed is 42 and 7"});
 }
 
-// Gives the ranks different output folders, as machines without a shared file system have them.
+// The ranks have different output folders, as on machines without a shared file system, and only the folder of rank 0 has a checkpoint.
 TEST(RunOfRanks, RanksThatReadDifferentCheckpointsAreRefused) {
   const TestFolder folder("ranks_resume_differ");
   const std::string model = write_tiny_model(folder);

@@ -18,8 +18,8 @@ struct RunOptions {
   std::string folder;  // the working directory
   Output output = Output::kPipe;
   int columns = 80;  // width of the terminal, which has 24 rows
-  std::vector<std::string> environment =
-      {};  // NAME=VALUE; locale, TERM, NO_COLOR and Hugging Face's variables of this process are removed
+  // NAME=VALUE; locale, TERM, NO_COLOR and Hugging Face's variables of this process are removed
+  std::vector<std::string> environment = {};
   std::string input = {};  // the content of standard input
 };
 

@@ -85,9 +85,8 @@ bool has_tie(TinySteps& run) {
   return false;
 }
 
-// One weight in 2^17 is exactly between two bf16 numbers and is rounded differently in the two runs (see above). On a CPU this occurs for
-// no weight of this run. On a GPU, which sums in another order, it may occur; the two runs must then have the same bits until the step in
-// which it occurs.
+// One weight in 2^17 is a tie (see has_tie()), which the two runs round differently. On a CPU no weight of this run is a tie. On a GPU,
+// which sums in another order, ties may occur; the two runs must then have the same bits until the step with the first tie.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =

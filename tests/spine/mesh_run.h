@@ -34,8 +34,8 @@ using Tensors = std::map<std::string, std::vector<double>>;
 
 // The results of one rank after some steps.
 struct MeshResult {
-  std::vector<double>
-      losses;  // only on the last pipeline stage: the losses of all micro-batches of the rank's data-parallel group
+  // only on the last pipeline stage: the losses of all micro-batches of the rank's data-parallel group
+  std::vector<double> losses;
   std::vector<double> norms;
   Tensors tensors;  // all weights and optimizer states of the model, by name, as whole tensors
   double evaluation_loss = 0;
@@ -55,8 +55,8 @@ struct MeshStart {
   // Before the run, each weight that is not quantized is multiplied by 1 + perturbation or 1 - perturbation, chosen at random.
   double perturbation = 0.0;
   uint32_t seed = 0;
-  const Tensors* tensors =
-      nullptr;  // weights and states of another run, which this run continues; null for a new run
+  // weights and states of another run, which this run continues; null for a new run
+  const Tensors* tensors = nullptr;
   int first_step = 1;
 };
 

@@ -125,8 +125,8 @@ Mixture mixture(uint32_t seed) {
 }
 
 TEST(Mixtures, MakeTheStepsOfOneRank) {
-  std::map<std::string, ExpectedSteps>
-      expected;  // The results of one rank. The key describes all settings on which they depend.
+  // The results of one rank. The key describes all settings on which they depend.
+  std::map<std::string, ExpectedSteps> expected;
   double share = 0;
   const auto count = static_cast<uint32_t>(num_mixtures());
   for (uint32_t seed = 1; seed <= count; ++seed) {

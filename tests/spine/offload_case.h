@@ -24,7 +24,7 @@ using testing::TinyCase;
 
 // Selects where the tests keep optimizer states and activations.
 // kOnHost: states on the host, with updates at their usual place in the step.
-// kOnHostForLater: the same, but updates are deferred to the forward pass of the next step where possible.
+// kOnHostForLater: states on the host, with updates deferred to the forward pass of the next step where possible.
 // kActivationsOnHost: all activations that can be offloaded are on the host.
 // kBothOnHost: states and activations are on the host.
 // kOnDisk, kOnDiskForLater: like kOnHost and kOnHostForLater, with states in a file.

@@ -138,7 +138,7 @@ void expect_three_updates_in_memory(const Plan& plan) {
   EXPECT_LE(disk_use(plan).staging_bytes, 3 * (2 * 4 * longest_row + padding)) << num_states << " states";
 }
 
-// The same bound for a plan for a GPU. The test only makes the plan, so it needs no GPU.
+// A plan for a GPU, too, must have memory for the states of at most three updates. The test only makes the plan, so it needs no GPU.
 TEST(OffloadToDisk, APlanOfAGpuHasThreeUpdatesInMemory) {
   PlanRequest request = offload_request(TinyCase{}, Kept::kOnDiskLate);
   request.device.kind = KernelDevice::kCuda;

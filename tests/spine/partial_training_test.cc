@@ -103,8 +103,8 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   Outcome outcome;
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
-    executor.set_update(1e-2,
-                        step);  // called before the backward pass, which may already contain updates
+    // The step is set before the backward pass, which may already contain updates.
+    executor.set_update(1e-2, step);
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);

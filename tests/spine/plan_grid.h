@@ -23,8 +23,8 @@ struct GridPoint {
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool offload_optimizer = false;
   bool offload_activations = false;
-  bool optimizer_in_backward =
-      false;  // weights are updated in the backward pass, and gradients are not clipped
+  // weights are updated in the backward pass, and gradients are not clipped
+  bool optimizer_in_backward = false;
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {

@@ -49,8 +49,8 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
-      executor.set_update(1e-2,
-                          step);  // called before the backward pass, which may already contain updates
+      // The step is set before the backward pass, which may already contain updates.
+      executor.set_update(1e-2, step);
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }

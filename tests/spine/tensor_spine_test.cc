@@ -82,8 +82,8 @@ void perturb(Executor& executor, double relative, uint32_t seed) {
 struct Start {
   double perturbation = 0.0;
   uint32_t seed = 0;
-  const Tensors* tensors =
-      nullptr;  // weights and states of another run, which this run continues; null for a new run
+  // weights and states of another run, which this run continues; null for a new run
+  const Tensors* tensors = nullptr;
   int first_step = 1;
 };
 

@@ -22,8 +22,8 @@ struct TinyCase {
   std::string stop_after_pass = {};
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
-  double label_share =
-      1.0;  // planned fraction of tokens that have a label; below 1, the head computes only their rows
+  // planned fraction of tokens that have a label; below 1, the head computes only their rows
+  double label_share = 1.0;
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;
@@ -35,11 +35,11 @@ struct TinyCase {
   std::optional<LoraConfig> lora = {};
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   DecoderSettings decoder = {};
-  void (*adjust)(ModelConfig& config) =
-      nullptr;       // if not null, changes those settings of the model that have no field in this struct
+  // if not null, changes those settings of the model that have no field in this struct
+  void (*adjust)(ModelConfig& config) = nullptr;
   bool tied = true;  // for language models: the head shares the word embeddings
-  bool fp8 =
-      false;  // matrix products use fp8, and activations are bf16; on a CPU this needs the reference kernels
+  // matrix products use fp8, and activations are bf16; on a CPU this needs the reference kernels
+  bool fp8 = false;
   bool fp8_codes_at_use = false;  // the fp8 values of weights are computed again in each micro-batch
 };
 

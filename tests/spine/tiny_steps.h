@@ -21,7 +21,7 @@ struct TinySteps {
   Executor executor;
   int64_t micro = 0;
   std::vector<double> losses = {};
-  std::vector<int> lengths{5, 1, 7, 3};  // the lengths of the sequences; all batches have the same
+  std::vector<int> lengths{5, 1, 7, 3};  // the lengths of the sequences, which are the same in all batches
 
   TinySteps(const TinyCase& tiny, Plan of, const ExecutorOptions& options = {})
       : test(tiny), plan(std::move(of)), executor(plan, options) {

@@ -1,5 +1,5 @@
-// Tests that ranks which divide the layers of a model (tensor parallelism), and whose data-parallel groups also divide states, gradients and
-// weights (ZeRO), make the same training steps as one rank. Each rank is a thread of this process.
+// Tests that ranks which divide the layers of a model (tensor parallelism), and whose data-parallel groups also divide states, gradients
+// and weights (ZeRO), make the same training steps as one rank. Each rank is a thread of this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -163,8 +163,8 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
   return result;
 }
 
-// Changes the verdict to kWroteOutside if a byte in front of or behind the buffer's elements was overwritten.
-// Only the verdict of an empty comparison is kept.
+// Changes the verdict to kWroteOutside if a byte before or after the buffer's elements was overwritten. The verdict of a comparison without
+// elements does not change.
 Comparison with_guard(Comparison result, const GuardedBuffer& buffer) {
   const int64_t broken = buffer.broken_guard();
   if (broken != GuardedBuffer::kIntact && result.verdict != Verdict::kNothingCompared) {

@@ -122,15 +122,15 @@ std::string_view verdict_name(Verdict verdict);
 struct Comparison {
   Verdict verdict = Verdict::kOk;
   int64_t count = 0;
-  int64_t num_bad = 0;  // elements that fail for the reason given by the verdict
+  int64_t num_bad = 0;  // number of elements that fail for the reason given by the verdict
   // If the verdict is kOk or kTooFar, the element with the largest error relative to its limit; otherwise the first failing element.
   int64_t worst_index = -1;
   double got = 0.0;
   double want = 0.0;
   double error = 0.0;  // |got - want| at worst_index
   double limit = 0.0;  // the error allowed at worst_index
-  double max_error =
-      0.0;  // largest error of all elements, including those that pass (helps to tighten limits)
+  // largest error of all elements, including those that pass (helps to tighten limits)
+  double max_error = 0.0;
   std::string message;
 
   bool ok() const { return verdict == Verdict::kOk; }
@@ -142,8 +142,8 @@ std::ostream& operator<<(std::ostream& out, const Comparison& comparison);
 // where the wanted value is different.
 Comparison compare(ConstView got, std::span<const double> want, const Limit& limit);
 Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& limit);
-// Compare as above, and also verify the guard zones of `got`. Requires: `want` and `got` have the same number of
-// elements.
+// Compare the elements as the functions for views do, and also check the guard zones of `got`. Requires: `want` and `got` have the same
+// number of elements.
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit);
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit);
 

@@ -7,8 +7,7 @@
 
 namespace plimsoll::test {
 
-// Sets `worst` to the larger of the two, or to NaN if either is NaN. Returns whether `worst` was set to
-// `error`.
+// Sets `worst` to `error` if `error` is larger or NaN, unless `worst` is NaN already. Returns whether `worst` was set.
 inline bool keep_worst(double& worst, double error) {
   if (std::isnan(worst) || error <= worst) return false;
   worst = error;

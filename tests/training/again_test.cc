@@ -87,8 +87,8 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// A custom loop computes gradients before the run, for which it draws random numbers, and then its update fails. This must affect neither
-// the random numbers nor any other result of the run.
+// Before the run, a custom loop computes gradients, for which it draws random numbers, and then its update fails. This incomplete step must
+// affect neither the random numbers nor any other result of the run.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";

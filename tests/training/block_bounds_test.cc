@@ -31,7 +31,8 @@ constexpr bool kHasGuards = true;
 
 namespace {
 
-// Returns the number of bytes in front of an allocated block, in which the allocator stores its size. The guard zone is behind the block.
+// Returns the number of bytes before an allocated block, in which the allocator stores the size of the block. The guard zone is after the
+// block.
 size_t bytes_before(std::align_val_t alignment) {
   return std::max(static_cast<size_t>(alignment), sizeof(size_t));
 }

@@ -47,7 +47,7 @@ TEST(ALostGpu, BeforeTheRunItsMemoryIsTaken) {
   EXPECT_EQ(trainer.train().step, 12);
 }
 
-// The GPU fails after step 3.
+// A callback that makes the GPU fail after step 3.
 class Trap : public Callback {
  public:
   void on_step_end(const StepInfo& info, TrainControl&) override {

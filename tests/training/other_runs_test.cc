@@ -113,8 +113,8 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate =
-      3.0;  // so large that the loss only grows and the first evaluation remains the best one
+  // so large that the loss only grows and the first evaluation remains the best one
+  arguments.learning_rate = 3.0;
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {

@@ -35,7 +35,7 @@ RunsOn device_of_tests();
 struct MemoryTruth {
   // The next fields come from a plan that the test makes from the same arguments. ran_end is the end of that
   // part of the arena which is used by the programs that ran before memory.json was written. tensors_end is the
-  // end of the last tensor of these programs; behind it there is only scratch memory of kernels.
+  // end of the last tensor of these programs; after it there is only scratch memory of kernels.
   bool is_on_gpu = false;
   bool has_memory_file = true;  // false for `plimsoll eval`, which writes no memory.json
   bool evaluates_last = false;  // true if an evaluation follows after memory.json was written

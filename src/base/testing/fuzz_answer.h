@@ -1,4 +1,4 @@
-// Shared code of the libFuzzer programs. Thread-safe: no state.
+// Code that several libFuzzer programs use. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Classes that block signals of the calling thread while an object exists. Threads that are created in this time inherit the
-// blocked signals. An object must be destroyed by the thread that created it.
+// A class whose objects block signals of the calling thread as long as they exist. Threads that are created in this time inherit
+// the blocked signals. An object must be destroyed by the thread that created it.
 #pragma once
 
 #include <pthread.h>

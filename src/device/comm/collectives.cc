@@ -193,7 +193,7 @@ class DirectBlocks {
 // Selects whether a rank receives the sums of all elements or only those of its own part.
 enum class Sums : uint8_t { kAll, kOwn };
 
-// A sum by direct exchange, as seen by one rank. Block k + 1 is in transit while the elements of block k are added. `parts`
+// The part of one rank in a sum by direct exchange. Block k + 1 is in transit while the elements of block k are added. `parts`
 // contains the range of each rank's part of the data.
 template <typename T>
 class DirectReduction {
@@ -287,7 +287,7 @@ class DirectReduction {
     }
   }
 
-  // Adds the elements of all ranks, from rank 0 to rank n - 1.
+  // Adds the elements of all ranks in the order from rank 0 to rank n - 1, so that the sums do not depend on timing.
   void add_block(int64_t block, Range own) {
     constexpr int64_t kRow = 512;
     std::array<typename Addition<T>::Sum, kRow> sums;

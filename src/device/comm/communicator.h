@@ -22,7 +22,7 @@ namespace plimsoll {
 // in the order in which they were sent; messages of different channels may be received in any order.
 struct RankChannel {
   RankChannel(int of_rank, int64_t number = 0)
-      : rank(of_rank), channel(number) {}  // NOLINT: a rank is its first channel
+      : rank(of_rank), channel(number) {}  // NOLINT: a rank alone means channel 0
   int rank = 0;
   int64_t channel = 0;
   friend auto operator<=>(const RankChannel&, const RankChannel&) = default;

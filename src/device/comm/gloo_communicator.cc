@@ -410,7 +410,7 @@ class GlooCommunicator final : public GlooOperations, private StoreObserver {
                      failure->peer(), size(), failure->what()));
   }
 
-  // Fails this communicator: tells the other ranks, and makes every later operation fail.
+  // Ends the use of this communicator after a failure: tells the other ranks the reason, and makes every later operation fail.
   [[noreturn]] void fail(const std::string& text) {
     failure_ = text;
     store_->leave(text);

@@ -28,7 +28,7 @@ class GpuCommunicator {
   virtual ~GpuCommunicator() = default;
 
   // Enqueues one launch that replaces the elements of all tensors by their sums over the ranks. Every rank receives the same
-  // bits. Types: f32, f64, bf16 and f16, one for all tensors; each addition is rounded to this type. May be captured into a
+  // bits. Types: f32, f64, bf16 and f16, the same for all tensors; each addition is rounded to this type. May be captured into a
   // CUDA graph after it has run once. Errors: kDevice, naming the rank that failed.
   virtual void all_reduce(std::span<const ReducedTensor> tensors, CudaStream stream) = 0;
   // Enqueue one launch for all tensors. reduce_scatter() sums the slice of this rank over all ranks and
@@ -83,7 +83,7 @@ struct RankConnections {
   AxisConnections tensor = {};
   AxisConnections pipeline = {};  // connects the stages of a pipeline
   AxisConnections ends =
-      {};  // between the first and the last stage of a pipeline; set on the ranks of these two stages only
+      {};  // connects the first and the last stage of a pipeline; set on the ranks of these two stages only
   const AxisConnections& of(MeshAxis axis) const {
     switch (axis) {
       case MeshAxis::kData:

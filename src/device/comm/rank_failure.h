@@ -1,5 +1,5 @@
-// Stores the failure of another rank. One thread reports it, that of the communicator between the
-// processes; the thread that uses the GPU asks for it later. Thread-safe.
+// Stores the failure of another rank. A thread of the communicator between the processes reports the failure, and the
+// thread that uses the GPU asks later if there was one. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -48,9 +48,9 @@ class RankProgress {
   // `now` returns the current time. Tests pass a simulated clock.
   explicit RankProgress(Now now = &Clock::now);
 
-  // The kinds of waits. kAllRanks: an operation whose end shows that all ranks have reached it. kSomeRanks: another operation,
-  // such as a broadcast. kGpu: the host waits for the GPU of this rank, which in turn waits for other ranks; this is not
-  // counted as an operation and has no number.
+  // The kinds of waits. kAllRanks: an operation whose end shows that all ranks have reached it. kSomeRanks: an operation whose end
+  // does not show this, such as a broadcast. kGpu: the host waits for the GPU of this rank, which in turn waits for other ranks; this is
+  // not counted as an operation and has no number.
   enum class Kind : uint8_t { kAllRanks, kSomeRanks, kGpu };
 
   // An object that exists while the rank waits for other ranks in an operation.
@@ -73,7 +73,7 @@ class RankProgress {
     // True if a rank may legitimately work alone for longer than the limit. The wait is then too
     // long only if some rank does not answer when it is asked what it is doing.
     bool needs_silence = false;
-    uint64_t wait = 0;  // number of this wait, which is_in() takes
+    uint64_t wait = 0;  // number of this wait, the argument of is_in()
   };
 
   // Sets the time limit of all waits; begin() can set a shorter one for training steps. Before this

@@ -21,7 +21,7 @@ class ClockedRank {
     for (; time > kPause; time -= kPause) jump(kPause);
     jump(time);
   }
-  // Advances the clock without calling note_time(). Unless the time is short, this simulates a process that is stopped.
+  // Advances the clock at once and calls note_time() only afterwards. Unless the time is short, this simulates a process that is stopped.
   void jump(milliseconds time) {
     now_ += time;
     progress.note_time();

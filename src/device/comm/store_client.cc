@@ -77,8 +77,8 @@ StoreClient::StoreClient(std::string host, uint16_t port, int rank, int size, mi
 
 StoreClient::~StoreClient() {
   leave({});
-  // Wait until the server has handled the message and closed the connection. If this client closed it first, with
-  // unread messages of the server, the system would reset the connection, and the server could lose the message.
+  // Wait until the server has handled the message of leave() and closed the connection. If this client closed the connection first, with
+  // unread messages of the server, the system would reset the connection, and the server could lose the message of leave().
   if (watcher_.joinable()) {
     {
       std::unique_lock lock(mutex_);

@@ -46,7 +46,7 @@ class StoreClient {
   // the number of ranks or the program.
   StoreClient(std::string host, uint16_t port, int rank, int size, std::chrono::milliseconds limit,
               uint64_t program = 0);
-  // Calls leave() if that was not done, and waits up to a second until the server has received it.
+  // Calls leave() if that was not done, and waits up to a second until the server has received the message of leave().
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;

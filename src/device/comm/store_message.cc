@@ -15,7 +15,7 @@ struct StoreHeader {
   uint32_t length;
 };
 
-// The first four bytes of every message: "PLS" and the version of the protocol.
+// The first number of the header of every message: the letters PLS and the version of the protocol.
 constexpr uint32_t kStoreMagic = 0x504c5302;
 
 }  // namespace

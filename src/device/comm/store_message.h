@@ -37,7 +37,7 @@ enum class StoreMessageKind : uint32_t {
   kDone,
   kValue,     // payload: the value of the requested key
   kMissing,   // payload: the numbers of all ranks that have not registered
-  kEnded,     // payload: a rank that ended, the way in which it ended, text
+  kEnded,     // payload: the rank that ended, RankEnd::kind, RankEnd::text
   kWhere,     // payload: the rank that asks for the position of the receiver, which answers with kMyPosition
   kPosition,  // payload: the number of a rank, its position (what it is doing)
 };

@@ -1,10 +1,11 @@
 // The server of the rendezvous store: the place where the ranks of a run find each other and learn that one of them
 // ended. Rank 0 runs it in one thread. Every rank, rank 0 too, is a client (store_client.h) and keeps its connection
-// open until it leaves. Because the system closes the connections of a process that dies, the server notices that at
-// once and tells all others.
+// open until it leaves. Because the system closes the connections of a process that dies, the server notices the death of a
+// rank at once and tells all others.
 //
 // The store is not a database: values are small (addresses), and the server ends with rank 0. It has no authentication.
-// A foreign program cannot make it crash, block or grow without bound, but one that speaks the protocol can take part.
+// A foreign program cannot make the server crash, block or grow without bound, but a program that speaks the protocol of the
+// store can take part.
 #pragma once
 
 #include <cstdint>

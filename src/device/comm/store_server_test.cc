@@ -29,7 +29,8 @@ TcpSocket raw_connection(const StoreServer& server) {
   return try_connect(std::string(kHost), server.port(), kStoreLimit).socket;
 }
 
-// Returns true if the server closes the connection within ten seconds.
+// Returns true if the server closes the connection within nine seconds, that is, before the time limit of ten seconds after which it closes
+// every connection through which no rank has registered.
 bool is_closed_by_server(const TcpSocket& socket) {
   const SteadyTime deadline = std::chrono::steady_clock::now() + std::chrono::seconds(9);
   std::array<std::byte, 4096> buffer;

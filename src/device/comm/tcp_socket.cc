@@ -198,7 +198,8 @@ uint16_t TcpSocket::local_port() const {
   sockaddr_storage address = {};
   socklen_t length = 0;
   if (!read_name(&::getsockname, fd_, address, length)) return 0;
-  // Read the port of IPv4 and IPv6 addresses through the structure for IPv4, because it is at the same offset in both structures.
+  // Read the port through the structure for IPv4 addresses even if the address is of IPv6, because the port is at the same offset in both
+  // structures.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   sockaddr_in four = {};
   std::memcpy(&four, &address, sizeof four);

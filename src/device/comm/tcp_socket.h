@@ -53,8 +53,8 @@ class TcpSocket {
 };
 
 // Returns a non-blocking socket that listens at `port`. If all addresses of `host` are loopback addresses, it accepts connections
-// from this host only. Otherwise it listens at every network interface, because on the host itself the name may stand for a
-// different address than on other hosts. Errors: kDevice, naming the port and the remedy.
+// from this host only. Otherwise it listens at every network interface, because the host itself may resolve the name to a
+// different address than other hosts do. Errors: kDevice, naming the port and the remedy.
 TcpSocket listen_at(const std::string& host, uint16_t port);
 
 struct ConnectAttempt {

@@ -44,9 +44,9 @@ bool grants_tiles() {
 #endif
 }
 
-// Detects the instruction set level. __builtin_cpu_supports() also checks that the operating system saves the registers. clang 14
-// does not support the names of F16C and AMX there, so these two are read by CPUID (Intel 64 and IA-32 Architectures Software
-// Developer's Manual, volume 2A). This is sufficient: F16C uses the registers of AVX, and the operating system grants AMX tiles
+// Detects the instruction set level. __builtin_cpu_supports() also checks that the operating system saves the registers. In clang 14
+// it does not accept the names of F16C and AMX, so these two are read by CPUID (Intel 64 and IA-32 Architectures Software
+// Developer's Manual, volume 2A). CPUID is sufficient for them: F16C uses the registers of AVX, and the operating system grants AMX tiles
 // only if it saves them.
 CpuIsa detect() {
   __builtin_cpu_init();

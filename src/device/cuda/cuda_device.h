@@ -63,7 +63,8 @@ class CudaDevice {
   // Returns the number of bytes that are free now, according to the driver.
   int64_t free_bytes() const;
 
-  // Copies in the order of the stream. If the host memory is not pinned, the call waits.
+  // Enqueue a copy on the stream. If the host memory is pinned, the call returns at once; otherwise it waits until the host memory has been
+  // read or written.
   void copy_to_device(void* device, const void* host, int64_t bytes);
   void copy_to_host(void* host, const void* device, int64_t bytes);
   void fill(void* device, uint8_t value, int64_t bytes);

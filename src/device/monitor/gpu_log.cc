@@ -33,7 +33,7 @@ std::vector<std::string> GpuLog::add(LogRecord& record) {
     record.words["gpu_throttle"] = names.empty() ? "none" : names;
   }
   std::vector<std::string> warnings;
-  // Warn of the temperature only if the card does not reduce its clocks yet. If it does, there is a warning about that instead.
+  // Warn of the temperature only if the card does not reduce its clocks yet. If it does, there is a warning about the clocks instead.
   if (!warned_hot_ && warned_ == 0 && clock_events(*sample).empty() &&
       temperature_verdict(*sample) == Verdict::kHigh) {
     warned_hot_ = true;

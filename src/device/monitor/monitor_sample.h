@@ -41,7 +41,7 @@ struct HostSample {
 // Returns the current state of this machine. `isa` is the text of describe_isa().
 HostSample sample_host(const std::string& isa, const SystemPaths& paths = {});
 
-// The memory that a new CUDA context uses on a GPU.
+// The used memory of a GPU before and after a CUDA context was created on it.
 struct ContextSample {
   int index = 0;  // index of the GPU, as in GpuSample
   int64_t before_bytes = 0;

@@ -124,7 +124,7 @@ void add_context(std::string& text, const ContextSample& context) {
 std::string gpu_title(const GpuSample& gpu) {
   std::string title = fmt::format("GPU {}", gpu.index);
   if (!gpu.name.empty()) title += "  " + gpu.name;
-  // The number of characters of a UUID that are shown, which is enough to distinguish the GPUs of one machine.
+  // Shows the first 12 characters of the UUID, which are enough to distinguish the GPUs of one machine.
   if (!gpu.uuid.empty()) title += "  " + gpu.uuid.substr(0, 12);
   if (gpu.sm) title += fmt::format("  compute capability {}.{}", *gpu.sm / 10, *gpu.sm % 10);
   return title + "\n";

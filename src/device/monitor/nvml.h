@@ -67,8 +67,8 @@ struct NvLinks {
   std::optional<int> all = {};  // number of NVLinks of the card
 };
 
-// The state of one GPU at one moment, as the driver reports it. Values that it does not report are empty: a card may have
-// no fan, and a driver may be older than a value.
+// The state of one GPU at one moment, as the driver reports it. Values that the driver does not report are empty: a card may have
+// no fan, and an old driver may not know a value.
 struct GpuSample {
   int index = 0;  // index that nvidia-smi uses, regardless of CUDA_VISIBLE_DEVICES
   std::string name = {};

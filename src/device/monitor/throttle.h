@@ -23,7 +23,7 @@ struct ClockEvent {
 // a slowdown, the slowdown itself is not listed in addition. Empty if nothing reduces the clocks.
 std::vector<ClockEvent> clock_events(const GpuSample& sample);
 
-// Returns the names of these reasons separated by commas, such as "power cap, idle"; "" if there are none.
+// Returns the names of the reasons of clock_events(), separated by commas, such as "power cap, idle"; "" if there are none.
 std::string clock_event_names(const GpuSample& sample);
 
 // A judgement of a temperature or of a power draw. The comment of each verdict states the limits for both quantities, where they apply.

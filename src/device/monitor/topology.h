@@ -80,11 +80,11 @@ std::vector<NumaNode> numa_nodes(const SystemPaths& paths = {});
 // Returns the amount of processor time that this process may use, as a number of processors: for example 1.5 for a container that
 // was started with "--cpus 1.5". It is the lowest limit of the process's control groups (version 1 or 2). Empty without a limit.
 std::optional<double> cgroup_processors(const SystemPaths& paths = {});
-// Returns the processors that this process may use; empty if the system does not tell.
+// Returns the numbers of the processors that this process may use; empty if the system does not report them.
 std::vector<int> usable_cpus();
 // Returns the GPUs and their connections, or, without a driver, the reason why there are none.
 Topology gpu_topology(const Nvml& nvml);
-// Returns everything: the GPUs, the NUMA nodes, and the processors of this process.
+// Returns the complete topology: the GPUs and their connections, the NUMA nodes, and the processors that this process may use.
 Topology read_topology(const Nvml& nvml, const SystemPaths& paths = {});
 
 // Formats a list of numbers as Linux does: "0-3,8". Returns "" for an empty list.

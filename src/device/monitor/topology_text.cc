@@ -162,7 +162,8 @@ std::string describe_nvlinks(const Topology& topology, const LinkKind& kind) {
   return text + ".";
 }
 
-// Returns a description of the slower of two GPUs' PCI Express links, such as "PCI Express 4.0 x16".
+// Returns a description of the PCI Express link of the first pair of GPUs of this kind, such as "PCI Express 4.0 x16: ...". If the links of
+// the two GPUs differ, the slower link is described.
 std::string describe_pcie(const Topology& topology, const LinkKind& kind) {
   const auto [row, column] = kind.pairs.front();
   const PcieLink& one = topology.gpus[row].pcie;

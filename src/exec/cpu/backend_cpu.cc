@@ -309,7 +309,7 @@ class CpuBackend final : public ExecutorBackend {
   const Plan& plan_;
   ExecutorOptions options_;
   CpuArena arena_;
-  // one memory block per buffer if the plan keeps buffers separate; otherwise empty
+  // one memory block per buffer if the plan keeps buffers separate, as for sanitizers; otherwise empty
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;
   ArenaMap map_;
   // The outputs at the time of the last fetch, by their offsets. Only used with ExecutorOptions::runs_ahead.

@@ -273,9 +273,9 @@ class CudaBackend final : public ExecutorBackend {
                [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
   }
 
-  // States whether the work of a segment includes the copies of inputs and outputs.
+  // States whether the work of a segment (forward pass, backward pass or update) includes the copies of inputs and outputs.
   enum class Copies : bool { kNone, kIncluded };
-  // Replays the work of a segment if it is captured, captures it at its second run, and otherwise enqueues it.
+  // Replays the work of a segment if it is captured as a CUDA graph, captures it at its second run, and otherwise enqueues it.
   template <typename Work>
   void replay_or_enqueue(BoundProgram& program, Segment segment, Copies copies, const Work& work) {
     CapturedSegment& captured = captured_segment(program, segment);
@@ -328,7 +328,7 @@ class CudaBackend final : public ExecutorBackend {
   RankConnections connections_;
   CudaDevice device_;
   CudaArena arena_;
-  // one memory block per buffer if the plan keeps buffers separate; otherwise empty
+  // one memory block per buffer if the plan keeps buffers separate, as for sanitizers; otherwise empty
   std::vector<CudaArena> blocks_;
   ArenaMap map_;
   std::vector<PinnedMemory> host_blocks_;  // the host's arena, as one block or one block per buffer

@@ -64,7 +64,8 @@ class CapturedSegment {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// Returns the CUDA graph of this segment, which is stored in the program. The first call creates the object; it contains no graph yet.
+// Returns the CUDA graph of this segment (forward pass, backward pass or update), which is stored in the program. The first call creates
+// the object; it contains no graph yet.
 inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment) {
   std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
   if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
@@ -77,10 +78,10 @@ class CapturedSegments {
  public:
   explicit CapturedSegments(const Plan& plan) : most_(static_cast<size_t>(plan.gpu_constant.graph_count())) {}
 
-  // Returns true if one more segment may be captured. If a run uses more segments than the plan has counted, for example because a callback
-  // requests an evaluation, the additional segments are enqueued op by op. But if the plan reserves memory for the maximum number of
-  // captured segments (kMaxCapturedSegments) and all of them are in use, this function waits for the device and releases the least recently
-  // used one.
+  // Returns true if one more segment (for example a forward pass for batches of another size) may be captured. If a run uses more segments
+  // than the plan has counted, for example because a callback requests an evaluation, the additional segments are enqueued op by op. But if
+  // the plan reserves memory for the maximum number of captured segments (kMaxCapturedSegments) and all of them are in use, this function
+  // waits for the device and releases the least recently used one.
   bool make_room(CudaDevice& device) {
     if (used_.size() < most_) return true;
     if (most_ < size_t{kMaxCapturedSegments}) return false;

@@ -1,8 +1,8 @@
-// The exchange between host and device in every step: the batch, the learning rate and the step number go to the device;
-// loss, norm and flags come back. The host reads and writes the twin, which is a copy of the inputs and outputs of the arena in pinned host
-// memory. A batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from there to
-// the inputs when that batch is done; if the device is idle, it goes to the inputs directly. A short run whose results the host needs at once,
-// such as one that computes one token, copies inputs and outputs by kernels within its CUDA graph instead. Only for the CUDA backend; not
+// The exchange between host and device in every step: the batch, the learning rate and the step number go to the device; loss, norm and
+// flags come back. The host reads and writes the twin, which is a copy of the inputs and outputs of the arena in pinned host memory. A
+// batch is copied from the twin to a staging buffer on the device while the previous batch is still computed, and from there to the inputs
+// when that batch is done; if the device is idle, it goes to the inputs directly. A short run whose results the host needs at once, such as
+// one that computes one token, copies inputs and outputs by kernels within its CUDA graph instead. Only for the CUDA backend; not
 // thread-safe.
 #pragma once
 
@@ -57,9 +57,9 @@ class HostExchange {
     int64_t end = 0;
   };
   struct Sent {
-    // True if the host has changed inputs of this group since they were copied to the device.
+    // True if the host has changed inputs of one group (enum Inputs) since they were copied to the device.
     bool is_changed = false;
-    // True if a copy to the device may still be reading the inputs from pinned host memory.
+    // True if a copy to the device may still be reading the inputs of this group from pinned host memory.
     bool is_in_flight = false;
   };
 

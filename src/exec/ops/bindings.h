@@ -1,4 +1,5 @@
-// The bindings of ops to kernels. bindings.inc lists them once for all devices. Thread-safe: pure functions.
+// The binding of an op is the code that calls its kernel, with addresses and sizes filled in. bindings.inc lists the bindings once for all
+// devices. Thread-safe: pure functions.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,7 @@ std::vector<ListedBinding> listed_cuda_bindings();
 std::span<const KernelFunction> cpu_functions();
 std::span<const KernelFunction> cuda_functions();
 
-// Binds ops for an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
+// Prepares ops for running on an NVIDIA GPU, as bind_cpu() does for a CPU. Only for sources that are built with CUDA.
 
 // Returns a function that enqueues the op on the stream. Errors: kInternal if bindings.inc does not list the op.
 std::function<void()> bind_cuda(const BindContext& context, CudaStream stream);

@@ -1,5 +1,5 @@
-// Checks that every op has a binding, and that it fits the kernel to which the op is lowered and the kernel's
-// row in the catalog. The list of bindings is the same for all devices, so that this test needs no GPU.
+// Checks that every op has a binding (the code that calls its kernel), and that the binding fits the kernel to which the op is lowered and
+// the kernel's row in the catalog. The list of bindings is the same for all devices, so that this test needs no GPU.
 #include "exec/ops/bindings.h"
 
 #include <gtest/gtest.h>

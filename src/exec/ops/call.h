@@ -1,6 +1,7 @@
 // Makes a function that calls the kernel of an op. The addresses and sizes of the op's operands are fixed arguments. Some operands have
-// values that change from run to run, such as a flag: a CPU reads them before each run, and CUDA kernels read them on the device, so
-// that a segment can be captured and replayed. Binding may allocate; a bound call does not. Thread-safe: pure functions of the context.
+// values that change from run to run, such as a flag: a CPU reads them before each run, and CUDA kernels read them on the device, so that a
+// segment can be captured and replayed. Making the function may allocate memory; calling it does not. Thread-safe: pure functions of the
+// context.
 #pragma once
 
 #include <functional>

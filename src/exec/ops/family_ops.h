@@ -1,5 +1,5 @@
-// Functions that make the arguments of kernels, and functions that bind ops on a CPU, grouped by kernel family. Thread-safe: pure
-// functions.
+// Functions that make the arguments of kernels, and functions that prepare (bind) ops for running on a CPU, grouped by kernel family.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <functional>

@@ -27,7 +27,8 @@ ClassShare class_share_of(const BindContext& context, int64_t columns) {
                      context.attributes().integer(kAllClasses));
 }
 
-// Returns the arguments that are common to class_sums_loss and its backward op.
+// Returns the arguments that are common to class_sums_loss, which computes the loss from sums over the classes of every rank, and its
+// backward op.
 template <typename Args>
 Args sums_loss_args(const BindContext& context) {
   static_assert(int{ClassSumsLossBwdOp::kSums} == ClassSumsLossOp::kSums &&

@@ -95,7 +95,7 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
   };
 }
 
-// Binds a product of fp8 codes, for which a CPU has only the reference implementation.
+// Returns a function that computes a product of fp8 codes, for which a CPU has only the reference implementation.
 std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
   return [problem = planned_matmul(context).problem, args = scaled_matmul_args(context),
           flag = AccumulateFlag(context)]() mutable {
@@ -103,8 +103,8 @@ std::function<void()> bind_scaled_matmul_cpu(const BindContext& context) {
     matmul_ref(problem, args);
   };
 }
-// Binds a fused op of a whole layer (matrix product, bias and GELU or norm), for which a CPU has only reference
-// implementations.
+// The functions below return a function that runs a fused op of a whole layer (matrix product, bias and GELU or norm), for which a CPU has
+// only reference implementations.
 std::function<void()> bind_linear_gelu_cpu(const BindContext& context) {
   return [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
 }

@@ -1,4 +1,4 @@
-// Facts about a graph that several passes and the planner need. Each function reads a graph and returns values. Pure functions;
+// Analyses of a graph that several passes and the planner need. Each function reads a graph and returns its findings. Pure functions;
 // thread-safe.
 #pragma once
 
@@ -27,8 +27,9 @@ std::string_view block_or_module(std::string_view module);
 // block, or by the host. All ops outside of blocks together count as one block.
 std::vector<bool> find_block_ends(const Graph& graph);
 
-// Returns the name of the last block of the forward pass, or "" if an op after this block has a result with one row per token. The
-// backward pass starts with this block and needs its values at once, so recomputing them instead of keeping them would save no memory.
+// Returns the name of the last block of the forward pass. The backward pass starts with this block and needs its values at once, so
+// recomputing them instead of keeping them would save no memory. Returns "" if an op after the block, such as a language-model head, has a
+// result with one row per token: the backward pass then starts with that op, and values of the block that are kept take memory meanwhile.
 std::string_view last_block_before_head(const Graph& graph);
 
 // The ops of the backward segment that recompute values of the forward pass (gradient checkpointing). Pure; thread-safe.
@@ -78,9 +79,9 @@ std::vector<bool> find_deferred_ops(const Graph& graph);
 // deferred ops of the next run have work. Returns nothing if there are no such ops. `is_deferred` is the result of find_deferred_ops().
 std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred);
 
-// The order that ops must keep: an op runs after the producers of its operands, and an op that
-// overwrites the bytes of a value runs after all readers of that value. Ops of one stream that run
-// in the order of the list keep this order. The analysis of liveness and the schedule rely on it.
+// find_dependences() finds which ops must run before others: an op runs after the producers of its operands, and an op that overwrites the
+// bytes of a value runs after all readers of that value. Running ops on one stream in the order of Graph::ops() meets these conditions. The
+// analysis of liveness and the schedule rely on this.
 
 // A list of positions of ops for each value of a graph, or for each op. One array contains all lists, because a graph has thousands of
 // short lists, which every pass needs, and an allocation for each would be slow.
@@ -128,8 +129,8 @@ OpKinds find_op_kinds(const Graph& graph);
 // The sizes for which a program is compiled (a bucket) can have more rows than a batch has tokens. The rows after the last token are called
 // tail rows. This analysis finds what they contain, and refuses a program in which a reduction would read tail rows that are not zero.
 
-// Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand that would
-// read a tail that is not zero.
+// Returns for every value what its tail rows contain (Tail in graph/ops/op.h). Errors: kInternal naming the op and the operand by which the
+// op would sum over tail rows that are not zero.
 std::vector<Tail> find_tails(const Graph& graph);
 
 }  // namespace plimsoll

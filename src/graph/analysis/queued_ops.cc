@@ -90,7 +90,7 @@ std::vector<QueuedOp> find_queued_ops(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && !run_together(graph.ops()[i - 1], op)) {
-      // This op begins a new segment, or the pass of another chunk of layers. All queued ops of the
+      // This op begins a new segment (forward pass, backward pass or update), or the pass of another chunk of layers. All queued ops of the
       // previous segment or pass must have ended before it starts.
       for (auto k = static_cast<uint32_t>(queued.size());
            k-- > 0 && !run_together(graph.ops()[queued[k].op], op);)

@@ -42,7 +42,8 @@ class Attributes {
     items_ = std::move(list);
   }
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  // Requires: the attribute exists with that type.
+  // integer(), number() and word() return the value of an attribute. Requires: the attribute exists and has the type that the function
+  // returns.
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }
   const std::string& word(std::string_view name) const { return get<std::string>(name); }

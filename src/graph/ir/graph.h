@@ -92,7 +92,7 @@ enum class InputContent : uint8_t {
   kAny,
   kTableRows,       // indices of rows of a table, which kernels do not check
   kSequenceStarts,  // the start of each sequence, then the number of tokens
-  kRowEnds          // 0, then the index after each row that the op first_token selects, in ascending order
+  kRowEnds  // 0, then the index plus 1 of each row that the op first_token selects, in ascending order
 };
 
 // Declares how the host fills an input.
@@ -236,14 +236,14 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<Value> values_;
   std::vector<std::string> modules_{""};
-  // A hash table that is searched by string views, without copies of the names.
+  // The hash function of last_number_. It lets the table be searched by string views, without copies of the names.
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
   };
   NameIndex values_by_name_;
   NameIndex modules_by_name_;
-  // The number at the end of the last unique name that was made from each stem.
+  // For each stem, the number at the end of the last name that unique_name() made from it.
   std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>> last_number_;
   Segment segment_ = Segment::kForward;
   ModuleId module_{0};
@@ -297,11 +297,12 @@ class OpDef {
     static_cast<void>(output);
     return Space::kDevice;
   }
-  // Returns true if the operands may be in the host's memory.
+  // Returns true if the operands may be outside of the device's memory: in host memory or on a disk.
   virtual bool crosses_spaces() const { return false; }
 };
 
-// Checks the invariants of a graph (graph.h). graph/passes/pass.h states when the pass manager calls it.
+// The functions below check the invariants that are listed at the top of this file. graph/passes/pass.h states when the pass manager calls
+// them.
 
 // Returns a description of the first broken invariant, which names the op, the value and what disagrees. Returns nothing if all invariants
 // hold. Cost: linear in ops and operands.

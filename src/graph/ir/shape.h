@@ -28,7 +28,8 @@ enum class Symbol : uint8_t { kNone, kTokens, kSequences, kLabels };
 using Bucket = BatchSize;
 
 // A dimension: factor * symbol / divisor + offset. A constant has no symbol and factor 0. A divisor above 1 is the number of ranks of a
-// tensor-parallel group that divide the tokens of a bucket: rank r has the r-th part. Requires: it divides the tokens of every bucket.
+// tensor-parallel group that divide the tokens of a batch: rank r has the r-th part. Requires: the divisor divides the number of tokens of
+// every bucket.
 struct Dim {
   int64_t factor = 0;
   Symbol symbol = Symbol::kNone;
@@ -36,7 +37,7 @@ struct Dim {
   int64_t offset = 0;
 
   constexpr Dim() = default;
-  constexpr Dim(int64_t constant) : offset(constant) {}  // NOLINT: a number is a dimension
+  constexpr Dim(int64_t constant) : offset(constant) {}  // NOLINT: implicit, so that a number is a Dim
   constexpr Dim(int64_t f, Symbol s, int64_t o = 0) : factor(f), symbol(s), offset(o) {}
 
   constexpr bool is_constant() const { return symbol == Symbol::kNone; }

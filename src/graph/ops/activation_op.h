@@ -1,5 +1,5 @@
-// Element-wise functions f with f(0) = 0 and their gradients, as ops. The number of FLOPs of an op does not depend on the function that it
-// computes. Stateless; thread-safe.
+// Element-wise functions f with f(0) = 0 and their gradients, as ops. The op gelu, which can compute any Activation, counts the same number
+// of FLOPs per element for each of them. Stateless; thread-safe.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline Attributes activation_attributes(Activation activation) {
 // States from which operand of the forward op the gradient is computed: from its input x, or from its output y.
 enum class ActivationGradientReads : uint8_t { kInput, kOutput };
 
-// y = f(x); y has the type of x.
+// The forward op of an activation function: y = f(x), of the type of x.
 class ActivationOp final : public OpSchema, private PointwiseOp {
  public:
   ActivationOp(std::string_view name, double flops_per_element, ActivationGradientReads reads,
@@ -72,7 +72,8 @@ class ActivationOp final : public OpSchema, private PointwiseOp {
   static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 
-// Returns d_x, computed from d_y and the value that the gradient op reads. d_x has the type of d_y.
+// The backward op of an activation function: computes d_x from d_y and from `saved`, which is x or y of the forward op. d_x has the type of
+// d_y.
 class ActivationBwdOp final : public OpSchema, private PointwiseBwdOp {
  public:
   ActivationBwdOp(std::string_view name, double flops_per_element)

@@ -16,7 +16,7 @@ const OpSchema& gelu_bwd_op() {
   return op;
 }
 
-// relu(x): y = max(x, 0). relu_bwd(y, d_y): d_x = d_y where y > 0, from the output.
+// relu(x): y = max(x, 0). relu_bwd(y, d_y), which reads the output y instead of x: d_x = d_y where y > 0, and 0 elsewhere.
 const OpSchema& relu_op() {
   static const ActivationOp op("relu", 1.0, ActivationGradientReads::kOutput, relu_bwd_op);
   return op;
@@ -26,7 +26,7 @@ const OpSchema& relu_bwd_op() {
   return op;
 }
 
-// tanh(x). tanh_bwd(y, d_y): d_x = d_y (1 - y^2), from the output.
+// tanh(x): y = tanh(x). tanh_bwd(y, d_y), which reads the output y instead of x: d_x = d_y (1 - y^2).
 const OpSchema& tanh_op() {
   static const ActivationOp op("tanh", 10.0, ActivationGradientReads::kOutput, tanh_bwd_op);
   return op;

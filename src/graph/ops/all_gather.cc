@@ -1,6 +1,7 @@
-// all_gather(x_0 .. x_n-1) {ranks, block, axis?, peers?}: y_i consists of all slices of x_i (RankSlices), slice r from rank r of an
-// axis of the rank mesh. If x_i is whole on every rank, y_i reuses its bytes; if x_i is divided among the ranks (Value::divided),
-// y_i has bytes of its own. Every rank gets the same bits. Like all_reduce, the op runs on the queue of communication.
+// all_gather(x_0 .. x_n-1) {ranks, block, axis?, peers?}: y_i consists of all slices of x_i (RankSlices), slice r from rank r of an axis of
+// the rank mesh. If x_i is whole on every rank, y_i reuses its bytes; if x_i is divided among the ranks (Value::divided), y_i has bytes of
+// its own. Every rank gets the same bits. As in all_reduce, the op runs on the queue of communication, and {peers} states that GPUs map
+// each other's memory.
 #include "graph/ops/collective_op.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"

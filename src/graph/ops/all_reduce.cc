@@ -1,6 +1,7 @@
-// all_reduce(x_0 .. x_n-1) {ranks, axis?, peers?}: y_i = the sum of x_i over the ranks of an axis of the mesh
-// (slice.h), in the bytes of x_i. Every rank gets the same bits. All operands have the same element type. The op runs
-// on the queue of communication, at the same time as later ops: see find_queued_ops() (graph/analysis/analysis.h).
+// all_reduce(x_0 .. x_n-1) {ranks, axis?, peers?}: y_i = the sum of x_i over the ranks of an axis of the mesh (slice.h), in the bytes of
+// x_i. Every rank gets the same bits. All operands have the same element type. With {peers}, the GPUs of the ranks map each other's memory
+// and exchange data without a communication library. The op runs on the queue of communication, at the same time as later ops: see
+// find_queued_ops() (graph/analysis/analysis.h).
 //
 // Gradient: d_x_i = d_y_i. Every rank computes the same function of y, so d_y is already the gradient of the common loss and needs no sum
 // over the ranks. This is the operator g of Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3.

@@ -1,12 +1,12 @@
-// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: o =
-// dropout(softmax(scale q k^T)) v for each sequence and head; the rows of all sequences follow one another. qkv_T((H+2G)D)
-// contains q of H heads, then k and then v of G heads; G is {kv_heads}, or H without it. With {window}, a row attends only to
-// rows less than {window} rows away. With {causal}, it attends only to itself and to earlier rows. lse_TH is the log-sum-exp
-// of each row, which the backward pass reads; it does not exist if {lse} is 0. The scores of a sequence of S tokens, an S x S
-// matrix, are never stored as a whole. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+// attention(qkv, cu_seqlens, rng?) {heads, kv_heads?, window?, scale, causal, p, site, lse, tensor_ranks?}: o = dropout(softmax(scale q
+// k^T)) v for each sequence and head; the rows of all sequences follow one another. qkv_T((H+2G)D) contains q of H heads, then k and then v
+// of G heads; G is {kv_heads}, or H without it. With {window}, a row attends only to rows less than {window} rows away. With {causal}, it
+// attends only to itself and to earlier rows. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if
+// {lse} is 0. The scores of a sequence of S tokens, an S x S matrix, are never stored as a whole. Source: Dao et al., FlashAttention (arXiv
+// 2205.14135). Outputs are zero in tail rows (rows after the last token).
 //
-// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the
-// same number of heads, in the order of the ranks. The random numbers of dropout are those of a single rank with all heads.
+// With {tensor_ranks}, the op computes the heads of one rank of a tensor-parallel group of this size. Every rank has the same number of
+// heads, in the order of the ranks. Dropout draws the same random numbers for a head as on a single rank that has all heads.
 #include <array>
 
 #include "graph/ops/ops.h"

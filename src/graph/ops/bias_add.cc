@@ -1,7 +1,7 @@
 // bias_add(x, bias): y_TC = x_TC + bias_C.
 //
-// bias_grad(d_y, into?, flag?): d_bias_C = sum of d_y over rows, in fp32 (fp64 for f64). Fixed blocks of rows are
-// summed, and the sums are added in order. Tail rows of d_y must be zero.
+// bias_grad(d_y, into?, flag?): d_bias_C = sum of d_y over rows, in fp32 (fp64 for f64). Fixed blocks of rows are summed, and the sums are
+// added in order. Tail rows of d_y (rows after the last token) must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"

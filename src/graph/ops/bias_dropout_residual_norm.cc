@@ -12,7 +12,7 @@
 //  - d_gain_C;
 //  - d_beta_C: exists unless {beta} is 0;
 //  - d_bias_C: exists if {bias} is 1.
-// Tail rows of the gradients must be zero.
+// Tail rows of the gradients (rows after the last token) must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,6 +1,6 @@
-// bias_gelu(h, b): y_TF = f(h + b), which fuses bias_add and gelu; f is GELU (erf form) or the
-// activation that the attribute names. bias_gelu_bwd(h, b, d_y, into?, flag?): d_h = d_y f'(h + b);
-// d_b = column sums of d_h. The tail rows of d_h must be zero for these sums.
+// bias_gelu(h, b): y_TF = f(h + b), which fuses bias_add and gelu; f is GELU (erf form) or the activation that the attribute names.
+// bias_gelu_bwd(h, b, d_y, into?, flag?): d_h = d_y f'(h + b); d_b = column sums of d_h. The tail rows of d_h (rows after the last token)
+// must be zero for these sums.
 #include <array>
 
 #include "graph/ops/ops.h"

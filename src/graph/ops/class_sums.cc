@@ -10,7 +10,7 @@
 // class_sums_loss_bwd(sums, labels, denominator, d_loss): d_sums. class_sums_bwd(logits, labels, d_sums): d_logits of the rank's own
 // classes, zero for padding.
 //
-// Rows without a label, such as unused tail rows, have sums and gradients of zero.
+// Rows without a label, such as the rows after the last token of a batch, have sums and gradients of zero.
 #include <array>
 #include <string>
 #include <utility>

@@ -2,8 +2,8 @@
 // "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it are done, and runs at the
 // same time as later ops until the first op that must wait for the copy: see find_queued_ops() in graph/analysis/analysis.h. The values
 // `after` are not read, but must have been written before this copy starts. With {ended}, the copy also waits until the first {ended}
-// copies to the host of its segment have ended. With the attributes of a slice (slice.h) only this slice is copied: the values on the host
-// or disk are whole, and those on the device consist of the slice.
+// copies to the host in its segment (forward pass, backward pass or update) have ended. With the attributes of a slice (slice.h) only this
+// slice is copied: the values on the host or disk are whole, and those on the device consist of the slice.
 
 #include <algorithm>
 #include <array>
@@ -99,8 +99,8 @@ const OpSchema& copy_op() {
   return op;
 }
 
-// fill(like) {value}: a value of the type of `like` whose elements are all `value`. It is the seed of the backward
-// pass.
+// fill(like) {value}: a value of the type of `like` whose elements are all `value`. The backward pass starts from such a value, the
+// gradient of the loss.
 
 namespace {
 

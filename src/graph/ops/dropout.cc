@@ -1,10 +1,10 @@
-// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element depends only on the
-// element's number (a counter-based generator, base/philox.h), so a recomputed mask is the same
-// mask, and the gradient is the same op applied to d_y. Source: Srivastava et al., JMLR 15 (2014).
+// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask of an element depends only on the element's number (a counter-based
+// generator, base/philox.h), so a recomputed mask is the same mask, and the gradient is the same op applied to d_y. {site} separates the
+// random numbers of this op from those of other ops. Source: Srivastava et al., JMLR 15 (2014).
 //
-// With {tensor_ranks}, the ranks of a tensor-parallel group divide the columns of a value equally,
-// and x consists of the columns of this rank. The number of an element is its index in the undivided value, so that the mask is that of one
-// rank alone.
+// With {tensor_ranks}, the ranks of a tensor-parallel group divide the columns of a value equally, and x consists of the columns of this
+// rank. The number of an element is its index in the undivided value, so that the mask is the same as on a single rank that has all
+// columns.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,8 +1,8 @@
-// exchange_heads(x) {ranks, axis="tensor", first, others, to, peers?}: exchanges data in a group of n ranks. With {to="heads"},
-// x_(T/n)C has all heads for the rows of this rank, and y_T(C/n) has all rows for the heads of this rank. {to="rows"} is the
-// inverse op. The C columns are {first} columns, such as those of the queries or of the attention results, and twice {others},
-// for the keys and the values, which may be 0. Each of these parts consists of n equal shares, in the order of the ranks. Like
-// all_reduce, the op runs on the queue of communication. Source: Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509, section 3.
+// exchange_heads(x) {ranks, axis="tensor", first, others, to, peers?}: exchanges data in a group of n ranks. With {to="heads"}, x_(T/n)C
+// has all heads for the rows of this rank, and y_T(C/n) has all rows for the heads of this rank. {to="rows"} is the inverse op. The C
+// columns are {first} columns, such as those of the queries or of the attention results, and twice {others} columns, for the keys and the
+// values; {others} may be 0. Each of these parts consists of n equal shares, in the order of the ranks. Like all_reduce, the op runs on the
+// queue of communication. Source: Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509, section 3.
 //
 // Gradient: the ranks exchange d_y in the other direction.
 #include <array>

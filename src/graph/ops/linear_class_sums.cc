@@ -4,7 +4,8 @@
 //
 // linear_class_sums_bwd(x, w, bias?, labels, d_sums): d_x_BH, this rank's term of the gradient of x.
 //
-// linear_class_sums_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, computed as by linear_cross_entropy_grad.
+// linear_class_sums_grad(the inputs of linear_class_sums_bwd, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, computed as by
+// linear_cross_entropy_grad.
 //
 // linear_class_sums_gradients(the inputs of linear_class_sums_grad): d_x, d_w and d_bias, from logits that are computed once. The pass
 // loss_with_gradients emits it.
@@ -47,7 +48,8 @@ Attributes class_sums_attributes(const Attributes& of_op) {
   return attributes;
 }
 
-// Computes the logits again and emits the op that computes their gradients. Casts these to the type of x, which matrix products need.
+// Computes the logits again and emits the op that computes their gradients. Casts the gradients to the type of x, which matrix products
+// need.
 ValueId emit_d_class_logits(Graph& graph, const Op& op) {
   const ValueId d_logits =
       emit(graph, class_sums_bwd_op(),
@@ -129,7 +131,7 @@ class LinearClassSumsBwd final : public OpSchema, private LinearClassSumsBwdOp {
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
   // For each chunk of rows, the op reads the weight twice. It writes the logits, reads them, overwrites them by their gradients, and reads
-  // these.
+  // the gradients.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
@@ -176,7 +178,7 @@ class LinearClassSumsGrad final : public OpSchema, private LinearClassSumsGradOp
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
   // For each chunk of rows, the op reads the weight; from the second chunk on it also reads and writes the gradient of the weight. It
-  // writes the logits, reads them, overwrites them by their gradients, and reads these twice.
+  // writes the logits, reads them, overwrites them by their gradients, and reads the gradients twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            5.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -211,8 +213,8 @@ class LinearClassSumsGradients final : public OpSchema, private LinearClassSumsG
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads these once per
-  // result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
+  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads the gradients once
+  // per result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            4.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +

@@ -6,17 +6,17 @@
 //
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
 //
-// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K. Their sums over the chunks are kept in the types of
-// these outputs; d_w has the type {gradient_dtype}, or that of w. This op is separate from linear_cross_entropy_bwd, although both
-// recompute the logits, because the gradient of the weight is larger than the logits if B < H: a separate op can run when the activations
-// are no longer live.
+// linear_cross_entropy_grad(the inputs of linear_cross_entropy_bwd, into_w?, into_bias?, flag?): d_w_KH and d_bias_K. Their sums over the
+// chunks are kept in the types of these outputs; d_w has the type {gradient_dtype}, or that of w. This op is separate from
+// linear_cross_entropy_bwd, although both recompute the logits, because the gradient of the weight is larger than the logits if B < H: a
+// separate op can run when the activations are no longer live.
 //
 // linear_cross_entropy_with_gradients(the inputs of linear_cross_entropy_grad) {computes_d_x, computes_d_w}: loss, z-loss, d_x, d_w and
 // d_bias, from logits that are computed once. The pass loss_with_gradients emits it. An output that no op reads takes no memory and is not
 // computed. The attributes tell the estimate of the op's time whether d_x and d_w are computed.
 //
-// Rows are sequences or tokens. Unused tail rows have no label, so that the gradients of their logits are zero: d_x is zero
-// there, and they add nothing to d_w and d_bias.
+// Rows are sequences or tokens. Tail rows (rows after the last token, which the batch does not use) have no label, so that the gradients of
+// their logits are zero: d_x is zero there, and they add nothing to d_w and d_bias.
 #include <algorithm>
 #include <array>
 
@@ -119,7 +119,8 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
                                        OutputOperand::conditional(kNumCorrect, "num_correct or z_loss")};
 };
 
-// Computes the logits again and emits the op that computes their gradients. Casts these to the type of x, which matrix products need.
+// Computes the logits again and emits the op that computes their gradients. Casts the gradients to the type of x, which matrix products
+// need.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
   const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
                                 {LinearLossOp::emit_logits(graph, op), op.inputs[In::kLabels],
@@ -147,7 +148,7 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 15.0 * LinearLossOp::num_logits(op, bucket);
   }
   // For each chunk of rows, the op reads the weight twice. It writes the logits, reads them, overwrites them by their gradients, and reads
-  // these.
+  // the gradients.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            2.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
@@ -209,7 +210,7 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
     return 2.0 * LinearLossOp::product_flops(op, bucket) + 16.0 * LinearLossOp::num_logits(op, bucket);
   }
   // For each chunk of rows, the op reads the weight; from the second chunk on it also reads and writes the gradient of the weight. It
-  // writes the logits, reads them, overwrites them by their gradients, and reads these twice.
+  // writes the logits, reads them, overwrites them by their gradients, and reads the gradients twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * LinearLossOp::bytes_of_later_chunks(op, bucket) +
            5.0 * LinearLossOp::logit_bytes(op, bucket);
@@ -248,8 +249,8 @@ class LinearCrossEntropyWithGradients final : public OpSchema, private LinearCro
     return (1.0 + num_gradients(op)) * LinearLossOp::product_flops(op, bucket) +
            16.0 * LinearLossOp::num_logits(op, bucket);
   }
-  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads these once per
-  // result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
+  // For each chunk of rows, the op writes the logits, reads them twice, overwrites them by their gradients, and reads the gradients once
+  // per result. It reads the weight for the logits and for d_x; from the second chunk on it also reads and writes d_w.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     const double of_d_x = op.attributes().integer("computes_d_x") != 0
                               ? static_cast<double>(op.input(kW).bytes(bucket)) +

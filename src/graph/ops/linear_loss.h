@@ -44,7 +44,8 @@ struct LinearLossOp {
     if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
     return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
   }
-  // Emits a cast of the gradients of the logits to the type of x, if they have another type, because matrix products need it.
+  // Emits a cast of the gradients of the logits to the type of x, if they have another type. The matrix products that compute the gradients
+  // of the layer need this type.
   static ValueId emit_narrowed(Graph& graph, const Op& op, ValueId d_logits) {
     const DType dtype = graph.value(op.inputs[kX]).type.dtype;
     if (graph.value(d_logits).type.dtype == dtype) return d_logits;

@@ -1,9 +1,9 @@
 // matmul(a, b, bias?, into?, flag?) {ta, tb}: c_mn = op(a)_mk op(b)_kn (+ bias_n) (+ into_mn if the flag is 1). With {tensor_ranks}, each
 // rank of a tensor-parallel group has some of the columns of op(b), and d_a is then a sum over the ranks, which is the operator f of
 // Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3. Gradient: d_a = d_c b^T and d_b = a^T d_c, with the transposes that the
-// layouts of the operands require; d_bias = column sums of d_c. Sums are kept in fp32 (fp64 for f64 operands). Tail rows: an output whose
-// rows are tokens is zero in its tail rows if a is zero in them and there is no bias. A product that sums over tokens requires that one of
-// its factors is zero in the tail rows.
+// layouts of the operands require; d_bias = column sums of d_c. Sums are kept in fp32 (fp64 for f64 operands). Tail rows (rows after the
+// last token): an output whose rows are tokens is zero in its tail rows if a is zero in them and there is no bias. A product that sums over
+// tokens requires that one of its factors is zero in the tail rows.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,6 +1,6 @@
 // The schema of an op, for passes, autodiff and the planner. Besides the types of the outputs (OpDef) a schema states the operands, the
-// gradient, a decomposition, the cost, the content of unused tail rows, and which operand an output may share bytes with. Schemas are
-// stateless and live until the process ends; thread-safe.
+// gradient, a decomposition, the cost, the content of tail rows (rows after the last token), and which operand an output may share bytes
+// with. Schemas are stateless and live until the process ends; thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// The groups of ops in the tables of operations of a plan: the contractions, normalizations and element-wise ops of "Data Movement Is All
-// You Need" (Ivanov et al., arXiv 2007.00072), and in addition data movement and communication.
+// The groups into which a plan's tables of operations sort the ops: the contractions, normalizations and element-wise ops of "Data Movement
+// Is All You Need" (Ivanov et al., arXiv 2007.00072), and in addition data movement and communication.
 enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
 std::string_view op_group_name(OpGroup group);
 
@@ -73,7 +73,7 @@ class GradientContext {
   // Returns the gradient of output i as one value or as two values that the caller must add. An op calls it if its backward kernel can add
   // the two values.
   virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
-  // Returns true if the gradient of input i is wanted.
+  // Returns true if the gradient of input i is needed: the input is, or depends on, a value whose gradient the caller of autodiff wants.
   virtual bool wants(int i) const = 0;
   // Sets the gradient of input i. If it is called several times for an input, the gradients are summed.
   virtual void set(int i, ValueId gradient) = 0;
@@ -114,8 +114,8 @@ class OpSchema : public OpDef {
 
   // Checks the number and the presence of the inputs against the operand table of the op, and then returns output_types().
   std::vector<ValueType> infer(const OpView& op) const final;
-  // Returns the types of the outputs. Requires: the inputs agree with the table. Errors: kInternal if their types do
-  // not match.
+  // Returns the types of the outputs. Requires: the number and the presence of the inputs agree with the operand table. Errors: kInternal
+  // if their types do not match.
   virtual std::vector<ValueType> output_types(const OpView& op) const = 0;
 
   virtual OpGroup group() const = 0;

@@ -80,7 +80,7 @@ struct InputOperand {
 // kOptional: if no op reads the output, it needs no memory, because the kernel then does not write it. kNeeded: it always needs memory.
 enum class OutputMemory : uint8_t { kNeeded, kOptional };
 
-// One row of a table of outputs.
+// One row of the table that describes the outputs of an op.
 struct OutputOperand {
   int index = 0;
   std::string_view name;

@@ -258,7 +258,8 @@ struct LinearClassSumsGradientsOp {
   enum In { kX, kW, kBias, kLabels, kDSums, kIntoW, kIntoBias, kFlag };
   enum Out { kDX, kDW, kDBias };
 };
-// Returns which column of `sums`, the output of class_sums, contains which sum. The columns depend on the attributes of that op.
+// Returns which column of `sums`, the output of class_sums, contains which sum, such as the logarithm of the sum of exponentials of a rank.
+// The columns depend on the attributes of that op.
 ClassColumns class_columns_of(const Attributes& attributes);
 // Returns the type of the output of class_sums for `rows` rows of logits of type `logits`.
 ValueType class_sums_type(DType logits, const Dim& rows, const Attributes& attributes);
@@ -372,7 +373,7 @@ struct RankSlicesOp {
   enum Out { kY };
 };
 
-// Ops of ranks that divide the rows of activations among them (sequence parallelism).
+// Ops that gather, select or exchange rows if the ranks divide the rows of activations among them (sequence or context parallelism).
 struct GatherRowsOp {
   enum In { kX };
   enum Out { kY };

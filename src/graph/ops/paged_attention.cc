@@ -6,7 +6,8 @@
 // copy_from_B are i32 inputs.
 //
 // paged_attention(qkv, cu_seqlens, page_table, lengths, cache) {heads, kv_heads?, window?, scale}: o_T(HD), the attention of each row to
-// the tokens of its sequence up to itself, which are in the pages. Zero on tail rows. Neither op has a gradient.
+// the tokens of its sequence up to itself, which are in the pages. The output is zero in tail rows (rows after the last token). Neither op
+// has a gradient.
 #include <algorithm>
 #include <array>
 

@@ -26,7 +26,7 @@ class ReduceScatter final : public CollectiveOp, private RankSlicesOp {
       if (d_y != kNoValue && context.wants(i)) context.set(i, d_y);
     }
   }
-  // Each rank adds the numbers of the other ranks to its slice.
+  // Counts one addition for each number that a rank receives: it adds the slices of the other ranks to its own.
   double flops(const OpView& op, const Bucket& bucket) const override { return moved(op, bucket); }
   double transferred_bytes(const OpView& op, const Bucket& bucket) const override {
     return moved(op, bucket) * static_cast<double>(dtype_bytes(op.input(0).type.dtype));

@@ -5,9 +5,9 @@
 // read: in a pre-norm model, s is the residual stream, to which the next sub-layer adds its result. With {tensor_ranks}, each rank of a
 // tensor-parallel group has some of the vectors, and the gradients of the gains are sums over the ranks.
 //
-// rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?, d_sum_term?): x is s if there is a residual;
-// d_sum_term is the gradient of s that comes from its other readers; kernels/layer_norm/rms_norm.h has the
-// formulas. Tail rows of d_y must be zero.
+// rms_norm_bwd(d_y, x, gain, second_gain?, rstd, into_gain?, into_second?, flag?, d_sum_term?): x is s if there is a residual; d_sum_term
+// is the gradient of s that comes from its other readers; kernels/layer_norm/rms_norm.h has the formulas. Tail rows of d_y (rows after the
+// last token) must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -58,7 +58,7 @@ class Rope final : public OpSchema, private RopeOp {
            static_cast<double>(op.in_shape(kTable).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    // Tail rows that are zero stay zero, because a rotation of zeros is zero.
+    // Rows after the last token (tail rows) that are zero stay zero, because a rotation of zeros is zero.
     return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {kX}; }

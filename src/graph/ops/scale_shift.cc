@@ -1,7 +1,7 @@
 // scale_shift(n, gain, bias?): y_TC = n gain_C + bias_C, the affine half of a layer norm.
 //
-// scale_shift_bwd(n, gain, d_y, into_gain?, into_bias?, flag?) {bias}: d_n = d_y gain; d_gain = column sums of d_y n;
-// d_bias = column sums of d_y, which does not exist if {bias} is 0. Tail rows of d_y must be zero.
+// scale_shift_bwd(n, gain, d_y, into_gain?, into_bias?, flag?) {bias}: d_n = d_y gain; d_gain = column sums of d_y n; d_bias = column sums
+// of d_y, which does not exist if {bias} is 0. Tail rows of d_y (rows after the last token) must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"

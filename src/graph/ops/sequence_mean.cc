@@ -1,7 +1,7 @@
 // sequence_mean(x, cu_seqlens): y_BC = the mean of the rows of each sequence; zero for an empty sequence.
 //
-// sequence_mean_bwd(d_y, cu_seqlens): d_x_TC = d_y of the row's sequence divided by the number of its rows; zero on tail
-// rows.
+// sequence_mean_bwd(d_y, cu_seqlens): d_x_TC = d_y of the row's sequence divided by the number of its rows; zero in tail rows (rows after
+// the last token).
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -53,7 +53,8 @@ void set_mesh_axis(Attributes& attributes, MeshAxis axis);
 // of the attention heads.
 inline constexpr std::string_view kTensorRanks = "tensor_ranks";
 
-// Read and write the attributes "first", "elements" and "of". Without them the op works on the whole parameter.
+// Read and write the attributes "first", "elements" and "of" of an op that works on a slice. Without them the op works on the whole
+// parameter.
 std::optional<Slice> slice_of(const Attributes& attributes);
 void set_slice(Attributes& attributes, const Slice& slice);
 

@@ -17,14 +17,14 @@
 
 namespace plimsoll {
 
-// An op that updates a list of parameters in place. Its inputs are four scalars (learning rate, step, clip coefficient, finite), and then
-// for each parameter: the parameter, its gradient, its optimizer states, and with the attribute `copies` a 16-bit copy, with `split` the
-// lower 16 bits of fp32 values whose upper 16 bits are in the parameter. The update writes the copy or the lower 16 bits too. A bf16
-// parameter without either of them is rounded stochastically, with noise from the attributes noise_seed and noise_site. Some optimizers
-// round their states in the same way. Outputs are the new versions of all values except the gradient. With the attributes of a slice
-// (slice.h) the op has one parameter and updates only that slice; each of its operands is whole or only the slice. With the attribute
-// `ranks` each rank updates its slice of every parameter; the states are divided among the ranks (Value::divided), and the other operands
-// are divided or whole.
+// An op that updates a list of parameters in place. Its inputs are four scalars (learning rate, number of the step, clip coefficient, and
+// the flag that is 1 if all gradients are finite), and then for each parameter: the parameter, its gradient, its optimizer states, and with
+// the attribute `copies` a 16-bit copy, with `split` the lower 16 bits of fp32 values whose upper 16 bits are in the parameter. The update
+// writes the copy or the lower 16 bits too. A bf16 parameter without either of them is rounded stochastically, with noise from the
+// attributes noise_seed and noise_site. Some optimizers round their states in the same way. Outputs are the new versions of all values
+// except the gradient. With the attributes of a slice (slice.h) the op has one parameter and updates only that slice; each of its operands
+// is whole or only the slice. With the attribute `ranks` each rank updates its slice of every parameter; the states are divided among the
+// ranks (Value::divided), and the other operands are divided or whole.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }

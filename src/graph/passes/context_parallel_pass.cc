@@ -41,8 +41,8 @@ class ContextParallel {
   }
 
  private:
-  // Where a value of the original graph is in the new graph: `whole` has the rows of all ranks, and `rows` only those of this rank. If an
-  // op produces the value and it has a row per token, at least one of the two exists.
+  // The values of the new graph that correspond to a value of the original graph: `whole` has the rows of all ranks, and `rows` only those
+  // of this rank. At least one of the two exists for each value that an op produces and that has one row per token.
   struct TokenForms {
     ValueId whole = kNoValue;
     ValueId rows = kNoValue;
@@ -136,8 +136,8 @@ class ContextParallel {
     forms_[index_of(result)].rows = rows;
   }
 
-  // Adds up the losses and the counts that the ranks computed from their own rows. The sums are new versions of these values, so that the host
-  // reads the sums.
+  // Adds up the losses and the counts that the ranks computed from their own rows. The sums are new versions of these values, so that the
+  // host reads the sums.
   void sum_over_ranks(const Op& op) {
     Op sum = with_operands(op, all_reduce_op(), kNoValue, kNoValue, {{"ranks", ranks_}});
     set_mesh_axis(sum.attributes, MeshAxis::kTensor);

@@ -1,6 +1,6 @@
-// Lets gradients of weights that the backward pass computes shortly before its end wait until the exchange of the last gradients has
-// begun, so that both happen at the same time. The last gradient is usually that of an embedding table, which is large, and nothing else
-// would be left to compute while the ranks exchange them:
+// Delays the computation of gradients of weights that comes shortly before the end of the backward pass until the ranks have begun to
+// exchange the last gradients, so that both happen at the same time. The last gradient is usually that of an embedding table, which is
+// large, and nothing else would be left to compute while the ranks exchange them:
 //
 //   dx = matmul(dy, w)                    dx = matmul(dy, w)
 //   dw = matmul(dy, x)                    d_table = embedding_bwd(dx)
@@ -93,8 +93,8 @@ class DelayGradients {
     }
   }
 
-  // Returns the time of the exchanges after the last op that cannot be delayed. Exchanges of gradients that may themselves be delayed are
-  // not counted.
+  // Returns the total time of the exchanges of gradients that come after the last op that cannot be delayed. Exchanges of gradients that
+  // may themselves be delayed are not counted.
   double end_exchanges_ms() {
     double ms = 0;
     for (uint32_t i = end_of_work_; i < ops_.size(); ++i) {
@@ -105,8 +105,8 @@ class DelayGradients {
     return ms;
   }
 
-  // Also delays ops that a delayed op depends on if they come after the exchange `last_covered_`. An example is the op that computes
-  // another gradient of the same exchange. One loop from the end finds all of these ops, because each precedes the op that needs it.
+  // Also delays ops that a delayed op depends on if they come after the exchange `last_covered_`. An example is an op that computes another
+  // gradient which the same exchange sums. One loop from the end finds all of these ops, because each precedes the op that needs it.
   void keep_before_delayed_ops() {
     for (auto i = static_cast<uint32_t>(ops_.size()); i-- > last_covered_ + 1;) {
       if (!is_delayed_[i]) continue;
@@ -169,7 +169,7 @@ class DelayGradients {
   const std::vector<double> exchange_ms_;  // milliseconds of each exchange, indexed by the position of its op
   std::vector<Candidate> candidates_;
   std::set<uint32_t> depends_on_candidate_;
-  uint32_t end_of_work_ = 0;  // the last op that cannot be delayed
+  uint32_t end_of_work_ = 0;  // position of the last op that cannot be delayed
   // Position of the last exchange of gradients that does not depend on ops that may be delayed. Delayed ops run after it has begun.
   uint32_t last_covered_ = 0;
   std::vector<bool> is_delayed_;

@@ -76,7 +76,7 @@ class Fp8Products {
            w[0].offset % kMultiple == 0 && w[1].offset % kMultiple == 0;
   }
 
-  // Chooses the layers that read fp8 codes: those between the first and the last layer of the model whose sizes allow it.
+  // Chooses the layers that read fp8 codes: those whose sizes allow it, except the first and the last layer of the model.
   void choose_layers() {
     std::vector<const Op*> layers;
     for (const Op& op : graph_.ops()) {

@@ -66,7 +66,8 @@ class GatherAtUse {
 
   std::string_view block_of_op(const Op& op) const { return block_or_module(modules_[index_of(op.module)]); }
 
-  // Finds, for each value, the first op of the forward pass that reads it, and the first op that belongs to a block.
+  // Finds the first op of the forward pass that belongs to a block of the model and, for each value, the first op of the forward pass that
+  // reads it.
   void find_first_readers() {
     first_reader_.assign(graph_.values().size(), std::nullopt);
     for (uint32_t i = 0; i < ops_.size() && ops_[i].segment == Segment::kForward; ++i) {
@@ -179,7 +180,7 @@ class GatherAtUse {
   std::map<ValueId, ValueId>
       whole_;                   // for each moved weight: the value that contains it after it was gathered
   std::vector<ValueId> early_;  // the updated weights that are gathered after their update
-  Attributes attributes_;       // those of the ops that gathered the moved weights, which are all equal
+  Attributes attributes_;       // the attributes, all equal, of the ops that gathered the moved weights
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ bool are_unread(const Rewriter& rewriter, const Op& op, std::initializer_list<in
   });
 }
 
-// Returns the norm if the op is a root-mean-square norm of whole rows.
+// Returns the operands of the op if it is a root-mean-square norm of whole rows whose statistics no op reads. Otherwise returns nothing.
 std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = RmsNormOp;
   const Graph& graph = rewriter.graph();
@@ -42,7 +42,8 @@ std::optional<NormPart> read_rms_norm(const Rewriter& rewriter, const Op& op) {
   return part;
 }
 
-// Returns the norm if the op is a layer norm without dropout that, if it adds a residual, also outputs the sum.
+// Returns the operands of the op if it is a layer norm without dropout whose normalized values and statistics no op reads. If the norm adds
+// a residual, the sum must be one of its outputs; if not, it must add no bias either. Otherwise returns nothing.
 std::optional<NormPart> read_layer_norm(const Rewriter& rewriter, const Op& op) {
   using Norm = BiasDropoutResidualNormOp;
   if (op.attributes.number("p") != 0.0 || !are_unread(rewriter, op, {Norm::kN, Norm::kRstd}))

@@ -82,7 +82,8 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Decides for each saved value when it is copied to the host and back, or that it stays on the device. Removes the latter from moved_.
+  // Decides for each saved value when it is copied to the host and back, or that it stays on the device. Removes the values that stay from
+  // moved_.
   void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);

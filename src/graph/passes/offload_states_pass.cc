@@ -118,8 +118,9 @@ ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   return type;
 }
 
-// Returns true if both updates are in the same segment and all ops between them are updates, or compute some rows of a gradient for an
-// update. Any other op would need memory for its operands, in addition to states that are copied early for the second update.
+// Returns true if both updates are in the same segment (for example the backward pass) and all ops between them are updates, or compute
+// some rows of a gradient for an update. Any other op would need memory for its operands, in addition to states that are copied early for
+// the second update.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {

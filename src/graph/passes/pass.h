@@ -20,7 +20,7 @@
 namespace plimsoll {
 
 // RecomputeChoice determines which values the backward pass recomputes instead of keeping them. It is an input of the pass recompute.
-// plan/search/budget.h determines it for a given memory limit. Pure data; thread-safe.
+// plan/search/budget.h chooses it for a given memory limit. Pure data; thread-safe.
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
@@ -62,7 +62,7 @@ enum class Verification : uint8_t { kAfterEachPass, kOnce, kNever };
 
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip
-  // For bisecting: passes after this one in all_passes() do not run, unless they are needed. "" runs all.
+  // For bisecting: passes that come after this one in all_passes() run only if an argument requires them. If empty, all passes may run.
   std::string stop_after;
   // If set, called after every pass with its name and the text of the graph.
   std::function<void(std::string_view pass, const std::string& text)> dump;
@@ -146,7 +146,8 @@ struct PipelineDivision {
   int64_t chunks = 1;  // number of chunks of layers per stage
   int64_t num_stages() const { return static_cast<int64_t>(first_blocks.size()) / chunks; }
 };
-// pipeline_stage_pass.cc: keeps the ops of one stage of a forward graph. Requires: there are at least as many blocks as stages.
+// pipeline_stage_pass.cc: keeps only those ops of a forward graph that one stage of a pipeline runs. Requires: there are at least as many
+// blocks as stages.
 Pass pipeline_stage_pass(PipelineDivision division);
 // pipeline_chunks_pass.cc: puts the ops of each chunk of layers together, and records in an attribute of each op the chunk to which it
 // belongs (chunk_of()). Requires: every op of the forward and of the backward pass belongs to one chunk.
@@ -164,7 +165,7 @@ Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // unread_rows_pass.cc: removes the computation of rows that are not read: after the last attention a classifier reads only the first token
 // of each sequence. A dropout op that then works on fewer rows draws random numbers by the indices of these rows, so that its mask changes.
 Pass unread_rows_pass();
-// fuse_pass.cc: replaces forward patterns by fused ops.
+// fuse_pass.cc: replaces groups of ops of a forward graph, such as bias_add and gelu, by fused ops.
 Pass fuse_pass();
 // weight_copies_pass.cc: lets matrix products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases, for devices
 // on which both operands of a matrix product must have one type. Gradients of the copies have the type `gradients`.
@@ -221,14 +222,15 @@ struct Fp8Choice {
 Pass fp8_products_pass(Fp8Choice choice);
 // dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that code outside of the graph reads.
 Pass dead_code_pass(std::vector<std::string> keep);
-// accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
+// accumulate_pass.cc: stores the gradients of parameters in persistent buffers, to which the ops that compute them add in every
+// micro-batch.
 Pass accumulate_pass();
 // reduce_gradients_pass.cc: sums every gradient of a parameter over the ranks, in buckets (gradients that are summed by one operation) of
 // at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
 // the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
-// reduce_gradients_pass.cc: sums, in buckets like reduce_gradients, the gradients that ranks have computed from their own rows. Requires:
-// context_parallel has run for the same number of ranks; reduce_gradients and shard_states run later.
+// reduce_gradients_pass.cc: sums over the ranks, several by one operation as reduce_gradients does, the gradients that ranks have computed
+// from their own rows. Requires: context_parallel has run for the same number of ranks; reduce_gradients and shard_states run later.
 Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.
@@ -244,7 +246,7 @@ struct ShardOptions {
 Pass shard_states_pass(const ShardOptions& options);
 // tensor_states_pass.cc: divides the optimizer states of the weights that the pass tensor_parallel has divided, and computes the norm of
 // all gradients of a tensor-parallel group. Requires: reduce_gradients has run, if the mesh has several ranks on the data axis, and then
-// shard_states, if these divide states.
+// shard_states, if these ranks divide states.
 Pass tensor_states_pass(int64_t ranks);
 // pipeline_states_pass.cc: sums the gradients of weights that the first and the last stage of a pipeline share, and computes the norm of
 // all gradients of the model. `shared`: the names of these weights, or of their copies that the updates read. Requires: reduce_gradients

@@ -110,7 +110,8 @@ class PipelineStates {
     }
   }
 
-  // The gradients of shared weights count once in the norm: on the first stage.
+  // Removes the gradients of shared weights from the norm of every stage except the first, so that they count once in the norm of the
+  // model.
   void omit_shared_gradients(Op& norm) const {
     if (division_.stage == 0) return;
     const auto is_sum = [&](ValueId id) { return sums_.contains(id); };

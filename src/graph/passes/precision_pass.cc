@@ -13,9 +13,9 @@ int logits_input(const Op& op) {
   return -1;
 }
 
-// Gives the embeddings a 16-bit type, from which the types of all later activations follow by inference. Weights keep their type (a matrix
-// product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in fp32. The logits are cast back to
-// fp32 before the loss reads them.
+// Gives the embeddings a 16-bit type, from which the types of all later activations follow when they are inferred again. Weights keep their
+// type (a matrix product rounds a weight when it reads it). The definitions of ops keep statistics and column sums in fp32. The logits are
+// cast back to fp32 before the loss reads them.
 void lower_activations(Graph& graph, DType dtype) {
   // Gives the KV cache the type of the keys and values that it stores.
   for (Value& value : graph.values()) {

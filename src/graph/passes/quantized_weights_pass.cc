@@ -30,8 +30,9 @@ struct Arrays {
 };
 
 // Returns how the ranks of a tensor-parallel group divide an array of `count` numbers (codes or scales) of a weight that they divide. The
-// array is divided in the same way as the weight, if each number belongs to elements of one rank only. Otherwise every rank stores the
-// complete array and the function returns nothing. An example is an array with one scale per row if the ranks divide the columns.
+// rows of the weight are quantized in `units` separate groups. The array is divided in the same way as the weight, if each number belongs
+// to elements of one rank only. Otherwise every rank stores the complete array and the function returns nothing. An example is an array
+// with one scale per row if the ranks divide the columns.
 std::optional<TensorSplit> split_of_array(const TensorSplit& weight, int64_t count, int64_t units) {
   const int64_t elements_per_number = weight.whole_elements() / count;
   TensorSplit split{.ranks = weight.ranks, .parts = weight.parts, .whole = Shape{count}};

@@ -59,8 +59,8 @@ class Recompute {
     return true;
   }
 
-  // The op is the last one of a block. Marks those of its outputs that other blocks read and that have no recipe: they are kept, so that
-  // the other outputs of the op can be recomputed from them.
+  // The op at position `end` is the last one of a block. Marks those of its outputs that other blocks read and that have no recipe: they
+  // are kept, so that the other outputs of the op can be recomputed from them.
   void stay_at_block_end(size_t end) {
     const Op& op = graph_.ops()[end];
     for (ValueId id : op.outputs) {

@@ -118,7 +118,7 @@ class GradientReduction {
     reduce(std::exchange(bucket, {}), Segment::kBackward);
   }
 
-  // At the end of the backward pass, sums all gradients over the ranks that have not been summed yet.
+  // At the end of the backward pass, sums over the ranks all gradients that have not been summed yet.
   void reduce_open() {
     for (auto& [kind, bucket] : open_) {
       if (bucket.gradients.empty()) continue;

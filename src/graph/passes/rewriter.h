@@ -1,5 +1,5 @@
-// Pattern matching and replacement for passes that fuse ops: finds producers that feed one reader, and collects
-// replacements, insertions and removals by the positions of the original graph. Not thread-safe.
+// Pattern matching and replacement for passes that fuse ops: finds producers that feed one reader, replaces ops, and collects insertions
+// and removals by the positions of the original graph. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Rewriter {
   // (and the op at `other_reader`, if given) reads the value.
   std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def,
                                         std::optional<uint32_t> other_reader = std::nullopt) const;
-  // As find_producer(), but the value may have other readers besides the op at `reader`, if they are all behind position `last`.
+  // As find_producer(), but the value may have other readers besides the op at `reader`, if all of them come after position `last`.
   std::optional<uint32_t> find_shared_producer(uint32_t reader, uint32_t last, ValueId id,
                                                const OpSchema& def) const;
   // Returns true if no op reads the value, and neither does the host.

@@ -168,7 +168,7 @@ class SequenceParallel {
   int64_t ranks_;
   OpLists readers_;
   std::vector<Forms> forms_;  // for each value of the original graph: its values in the new graph
-  // For each op of the original graph: whether it can compute some rows separately.
+  // For each op of the original graph: true if a rank can run it on its own rows only.
   std::vector<bool> works_on_rows_;
   std::vector<Op> ops_;
 };

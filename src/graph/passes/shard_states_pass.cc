@@ -230,7 +230,7 @@ class ShardStates {
     const OpView view{graph_, op};
     const int stride = update.stride(view);
     const bool is_split = op.attributes.integer_or("split", 0) != 0;
-    std::vector<ValueId> weights;  // those that every rank needs completely
+    std::vector<ValueId> weights;  // the weights that every rank needs completely
     for (int i = 0; i < static_cast<int>(op.outputs.size()); ++i) {
       const int input = update.writes_into(view, i);
       const int k = (input - UpdateOp::kParameter) % stride;

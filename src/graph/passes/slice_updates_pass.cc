@@ -5,8 +5,9 @@
 //
 // so that one update needs little memory on the device. The gradient of an embedding table that only the update and the norm read never
 // exists as a whole either: some of its rows are computed before each update, and once earlier for the norm and the check for finite
-// values. Gradient, state and noise of an element are the same as in the whole op, and so are the bits of all weights and states. The norm
-// is computed from the norms of the slices, each rounded to fp32; if updates run in the backward pass, only the log reads it.
+// values. The gradient, the states and the noise of an element are the same as if one op made the whole update, and so are the bits of all
+// weights and states. The norm is computed from the norms of the slices, each rounded to fp32; if updates run in the backward pass, only
+// the log reads it.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -46,7 +47,7 @@ class SliceUpdates {
   }
 
  private:
-  // Returns the slices of a parameter; a single one if it is not cut.
+  // Returns the slices into which the update of a parameter is cut; a single slice if it is not cut.
   std::vector<Slice> slices_of(ValueId parameter) const {
     const Shape& shape = graph_.value(parameter).type.shape;
     const int64_t rows = shape[0].offset;

@@ -18,7 +18,8 @@ struct MovedUpdate {
   uint32_t op = 0;  // position of the update in the program
   Segment segment = Segment::kOptimizer;
   int64_t bytes = 0;  // bytes of all states of the update, copied once in each direction
-  // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update.
+  // True if all ops between the previous update and this one are updates, or compute some rows of a gradient for an update. Other ops would
+  // need memory in addition to states that are copied early.
   bool follows = false;
   bool ends_run = false;  // true if other ops run between this update and the next one of its segment
   std::vector<int64_t> state_bytes = {};  // bytes of each state; they add up to `bytes`

@@ -7,8 +7,8 @@
 //  2. Saving, rotation (removing old checkpoints) and cleaning never damage another checkpoint: none is removed before a newer one is
 //     complete.
 //  3. Removal starts with a rename, so a partly removed folder never has the name of a checkpoint.
-//  4. Once `best` and `last` exist, they refer to a complete checkpoint. The only exception: a second save of
-//     the same step removes their target for the moment between two renames.
+//  4. Once the links `best` and `last` exist, each refers to a complete checkpoint. The only exception: a second save of
+//     the same step removes the target of a link for the moment between two renames.
 //  5. Rotation removes only checkpoints of the run that saved last.
 //
 // Several runs may have left checkpoints in one output folder; each checkpoint contains the identity of its
@@ -116,7 +116,8 @@ NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& outp
 struct ListedCheckpoint {
   std::string path;
   int64_t step = 0;
-  std::optional<RunIdentity> run;  // the run that saved it; empty if the manifest is missing or unreadable
+  // The run that saved the checkpoint; empty if the manifest is missing or unreadable.
+  std::optional<RunIdentity> run;
   bool has_manifest = false;
 };
 

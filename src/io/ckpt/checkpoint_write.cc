@@ -50,7 +50,8 @@ internal::Manifest write_files(FileSystem& files, const std::string& folder, int
   return manifest;
 }
 
-// Renames the folder first, so that a partly removed folder never has the name of a checkpoint, not even after a crash.
+// Removes the folder of a checkpoint. Renames it first, so that a partly removed folder never has the name of a checkpoint, not even after
+// a crash.
 void remove_checkpoint(FileSystem& files, const std::string& path) {
   const std::string parent = parent_folder(path);
   const std::string removing = join_path(parent, std::string(kRemovingPrefix) + file_name(path));

@@ -62,7 +62,7 @@ struct LoadOptions {
 };
 
 struct ShapeMismatch {
-  std::string name;         // name of the requested tensor, the first if it has several
+  std::string name;         // first name in WantedTensor::names of the requested tensor
   std::string stored_name;  // name of the tensor in the weight file
   std::vector<int64_t> wanted;
   std::vector<int64_t> found;

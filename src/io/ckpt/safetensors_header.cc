@@ -37,8 +37,8 @@ struct RawTensor {
   bool has_offsets = false;
 };
 
-// Handles the events of a header without building a tree, which a header of 100 MB would make 1 GB large. Unknown members of a tensor
-// are skipped, whatever they contain.
+// Receives the events of the JSON parser for a header. No tree of JSON values is built, because that of a header of 100 MB would need 1 GB
+// of memory. Unknown members of a tensor are skipped, whatever they contain.
 class HeaderEvents : public JsonEvents {
  public:
   bool null() override {

@@ -120,7 +120,7 @@ void with_floating(DType dtype, Body&& body) {
 }
 
 // Converts elements and stores them at destination[first], destination[first + step], .... Values are converted through double, which
-// represents every value of the four types exactly; conversions to 16 bits first round to fp32.
+// represents every value of f16, bf16, f32 and f64 exactly; conversions to 16 bits first round to fp32.
 void convert(std::span<const std::byte> source, DType source_type, View destination, int64_t first,
              int64_t step = 1) {
   with_floating(source_type, [&](auto from) {

@@ -507,7 +507,8 @@ void read_parquet(const std::string& name, Parts& parts) {
   }
 }
 
-// Adds a record batch of an Arrow file in slices of a few rows, so that the collected table does not become much larger than the limit.
+// Adds a record batch of an Arrow file in slices of a few rows, so that the collected table does not become much larger than
+// ArrowOptions::part_bytes.
 void add_slices(const arrow::RecordBatch& batch, const std::vector<int>& columns, const std::string& name,
                 Parts& parts) {
   const std::shared_ptr<arrow::RecordBatch> chosen = require(batch.SelectColumns(columns), name);

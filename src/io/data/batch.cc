@@ -25,7 +25,8 @@ struct BatchRows {
   }
 };
 
-// Fills `out`, which has one element per token of the batch, by calling copy(sequence, destination) for each sequence.
+// Fills `out`, which has one element per token of the batch, by calling copy(sequence, destination) for each sequence of the batch in
+// order.
 template <typename Copy>
 void write_per_token(const BatchRows& from, std::span<int32_t> out, const Copy& copy) {
   const Dataset& data = from.data;

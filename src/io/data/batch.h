@@ -20,8 +20,8 @@ struct BatchInfo {
   // If this batch is the first micro-batch of an optimizer step: the number of labels in the whole step. The losses of all micro-batches of
   // the step are divided by this number.
   int64_t labels_in_step = 0;
-  // The number of ranks that read a batch at this point of the epoch; it is smaller than the number of ranks if the epoch ends here. 1
-  // for one rank.
+  // The number of ranks that read a batch at this point of the epoch; it is smaller than the number of ranks if fewer batches are left in
+  // the epoch. It is 1 in a run with one rank.
   int64_t batches_of_ranks = 1;
   // False if the epoch ended before this rank could read a batch. The batch is then a copy of the batch of the first rank, and must add
   // nothing to loss and gradients.

@@ -1,5 +1,5 @@
-// Computes the sizes of a run's batches before it starts, by simulating the order of the rows. The planner derives its bucket sizes from
-// them: the sizes for which a program is compiled. Thread-safe: pure functions.
+// Computes the sizes of a run's batches before it starts, by simulating the order of the rows. The planner uses these sizes to choose the
+// buckets, which are the batch sizes for which a program is compiled. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct BatchCensus {
   // The maximum of each size over all batches. The three maxima may be from different batches. `longest` is the number of tokens of the
   // longest row, which for packed rows is an upper bound for the length of a sequence.
   BatchSize largest;
-  // A histogram of the batches whose rows were simulated: pairs of a number of tokens and the number of batches with this number of
-  // tokens, by increasing number of tokens.
+  // A histogram of the simulated batches: pairs of a number of tokens and the number of batches with this number of tokens, by increasing
+  // number of tokens.
   std::vector<std::pair<int64_t, int64_t>> counts;
   int64_t num_walked = 0;  // number of simulated batches, the sum of the second numbers in `counts`
   int64_t num_batches = 0;
@@ -36,7 +36,7 @@ struct BatchCensus {
 // The maximum number of rows whose order is simulated, which takes about half a second. At least one epoch is always simulated.
 inline constexpr int64_t kMaxWalkedRows = int64_t{1} << 24;
 
-// Computes the census of the batches of epochs [0, num_epochs). Without shuffling all epochs are identical, so only one is simulated.
+// Computes the sizes of the batches of epochs [0, num_epochs). Without shuffling all epochs are identical, so only one is simulated.
 // Shuffled epochs are simulated until kMaxWalkedRows rows are reached; if epochs remain, an upper bound replaces the size of the largest
 // batch. Cost: one permutation and one pass over the rows per simulated epoch. Memory: a few integers per row and per distinct number of
 // tokens, independent of the number of epochs. Requires: num_epochs >= 0.

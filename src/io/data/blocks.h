@@ -33,9 +33,9 @@ struct BlockOptions {
   std::optional<TokenMasking> masking = {};
 };
 
-// Conversations (TypeUse::kTrained) are never divided or joined: each is a sequence of its own, cut to block_size tokens, as TRL's
-// SFTTrainer cuts them. With kPack several are packed into a row, and with any other rule each is a row. A conversation is left out if,
-// after the cut, it has no trained token except perhaps its first one, which no token predicts.
+// Conversations (documents with TypeUse::kTrained) are never divided or joined: each is a sequence of its own, cut to block_size tokens, as
+// TRL's SFTTrainer cuts them. With kPack several conversations are packed into a row; with any other rule each conversation is a row. A
+// conversation is left out if, after the cut, it has no trained token except perhaps its first one, which no token predicts.
 //
 // Returns the blocks as rows, in which the labels are the tokens themselves. Each row of `documents` is a document. The result shares the
 // tokens of `documents`; documents without tokens are in no block. Requires: block_size >= 1. Errors: kBadData for 2^31 or more

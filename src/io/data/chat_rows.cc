@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns the value of a message that has either this key or the key that the ShareGPT format uses for it, or null.
+// Returns the value that a message has under the key `name` or, as in the ShareGPT format, under the key `other`; null if it has neither.
 const Json* find_value(const Json& message, const char* name, const char* other) {
   for (const char* key : {name, other}) {
     const auto found = message.find(key);

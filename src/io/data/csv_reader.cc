@@ -42,8 +42,8 @@ bool looks_like_rows(std::string_view cell, char delimiter, size_t num_columns, 
   }
 }
 
-// Parses the text in one pass. Cells are moved to the front of the same memory as they are read. A cell is
-// never longer than its source, so the write position never passes the read position.
+// Parses the text in one pass. Each cell is moved towards the front of the memory that contains the text. A cell is never longer than its
+// source in the text, so the write position never passes the read position.
 class CsvParser {
  public:
   CsvParser(TextFile& file, const CsvOptions& options)
@@ -119,7 +119,8 @@ bool CsvParser::skip_empty_lines() {
   return read_ < text_.size();
 }
 
-// Returns what ends the field at the read position. Requires: the read position is at a delimiter, a line end or the end of the text.
+// Determines what ends the field at the read position, and moves the read position past it. Requires: the read position is at a delimiter,
+// a line end or the end of the text.
 CsvParser::FieldEnd CsvParser::end_field() {
   if (read_ == text_.size()) {
     return FieldEnd::kFile;

@@ -67,7 +67,7 @@ TEST(CsvReader, ReadsWhatRfc4180Says) {
   }
 }
 
-// The values are those of pandas 2.3: read_csv(dtype=str, keep_default_na=False).
+// The expected values are those that pandas 2.3 reads by read_csv(dtype=str, keep_default_na=False).
 TEST(CsvReader, ATextGoesOnAfterItsClosingQuoteAsInPandas) {
   const struct {
     const char* bytes;

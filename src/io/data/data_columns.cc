@@ -38,7 +38,7 @@ std::string first_row_hint(const Table& table) {
              : "";
 }
 
-// Returns true if a name of a column looks like a value: a number, a sentence, or a value of its column.
+// Returns true if the name of the column looks like a value: if it is a number or a sentence, or if it occurs as a value in the column.
 bool looks_like_value(const Table& table, int64_t column) {
   const std::string& name = table.columns()[static_cast<size_t>(column)];
   if (is_value_like(name)) return true;

@@ -61,7 +61,7 @@ struct ColumnChoice {
 
 // Selects the columns. Errors: kBadData if a named column does not exist, if no column can be a text, and if more columns can be texts
 // than are needed (the message lists them); kUsage for more than two text columns or a text column that is also the label; kBadData if
-// rows of words are requested and the table cannot have them.
+// options.tagging requests lists of words and the table cannot have them.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
 // Checks that the first row of a CSV file is a header, if no label column is required. If the header is missing, the first text would be
@@ -90,9 +90,9 @@ void require_label_column(const Table& table, const std::string& label);
 
 // The function below selects the columns of words and tags of a table. It is used by data_columns.cc only. Thread-safe: a pure function.
 
-// Returns the columns if the rows of the table are lists of words with tags, and nothing if they are texts. data_columns.h defines the
-// rule. Errors: kBadData if options.tagging requests words and the table cannot have them, and for a CSV file, which can contain lists
-// only as text.
+// Returns the columns if the rows of the table are lists of words with tags, and nothing if they are texts. The start of this file states
+// the rule for the choice. Errors: kBadData if options.tagging requests words and the table cannot have them, and for a CSV file, which can
+// contain lists only as text.
 std::optional<ColumnChoice> choose_word_columns(const Table& table, const ColumnOptions& options);
 
 }  // namespace plimsoll

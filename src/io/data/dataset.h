@@ -71,7 +71,7 @@ struct Dataset {
     const int64_t begin = tokens.offsets()[static_cast<size_t>(row)];
     return per_token.subspan(static_cast<size_t>(begin), static_cast<size_t>(tokens.length(row)));
   }
-  // Returns the number of bytes in memory, as the memory plan reports it.
+  // Returns the number of bytes of memory that the data set uses, as the memory plan reports it.
   int64_t held_bytes() const;
 };
 

@@ -75,8 +75,8 @@ class LineParts {
  private:
   void read_part() {
     const int64_t num_lines = std::ranges::count(text_, '\n');
-    // A blank part is skipped, because no row can be read from it. The first part is read even if it is blank, so that a file without
-    // documents causes the usual error.
+    // A blank part of a JSONL file is skipped, because no row can be read from it. The content of an empty file is not skipped, so that it
+    // causes the usual error of the reader.
     if (is_jsonl_ && is_blank(text_) && !text_.empty()) {
       line_ += num_lines;
       return;
@@ -93,8 +93,8 @@ class LineParts {
     visit_(TextSplit(std::move(table), *columns_));
   }
 
-  // Returns the columns that were selected in the first part. They are passed on for later parts, because a column may be missing in the
-  // first row of a later part.
+  // Returns the columns that were selected in the first part of the file; empty before that. They are passed to the reader of each later
+  // part, because a column may be missing in the first row of that part.
   std::vector<std::string> known_columns() const {
     return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }

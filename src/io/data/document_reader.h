@@ -19,7 +19,7 @@ struct DocumentOptions {
   QuoteRule quotes = QuoteRule::kRfc4180;      // rule for the quotes in CSV and TSV files
   // The column of the documents. If absent, choose_chat_columns() and choose_document_column() select it.
   std::optional<std::string> column = {};
-  // True if rows may be conversations; false to treat their columns like any others.
+  // True if rows may be conversations; false if columns with conversations are treated like all other columns.
   bool reads_chats = false;
   // The number of bytes of text that are read as one part of a file. A document is never divided.
   int64_t part_bytes = int64_t{32} << 20;

@@ -84,7 +84,8 @@ class RowParser {
   };
   std::vector<Value> row_;
   RepairedJson repaired_;
-  // Per field of the row: the source text of its value if this was replaced, otherwise null. The list is empty if no value was replaced.
+  // Per field of the row: the source text of a value that was replaced because it is not valid JSON, or null if the value of the field was
+  // not replaced. The list is empty if no value of the row was replaced.
   std::vector<const std::string*> originals_;
   simdjson::dom::element root_;
   simdjson::error_code error_ = simdjson::SUCCESS;
@@ -417,8 +418,8 @@ bool looks_like_jsonl(const TextFile& file) {
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {
-    // If the first line contains a closing brace and other lines follow, it is a malformed row of JSONL. The first line of a JSON
-    // document in several lines opens an object and does not close it.
+    // If the first line contains a closing brace and other lines follow, the first line is a malformed row of JSONL. The first line of a
+    // JSON document in several lines opens an object and does not close it.
     return first_line.find('}') != std::string_view::npos && !rest_is_empty;
   }
   const simdjson::dom::element document = parsed.value_unsafe();

@@ -25,8 +25,8 @@ void drop_repeats(std::vector<std::string>& names) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
-// Refuses a text without brackets that looks like a vector. Such a text contains names, but 1,0,0 was
-// probably meant as a vector of targets.
+// Refuses a label without brackets that consists of 0 and 1 only and repeats one of them, such as 1,0,0. A label without brackets is a set
+// of class names, in which no class occurs twice, so this one was probably meant as a vector of targets.
 void refuse_bare_vector(const TextSplit& split, int64_t row, const std::vector<JsonItem>& items) {
   if (is_label_list(split, row)) return;
   std::vector<std::string> names;

@@ -101,8 +101,8 @@ enum class LabelUse {
 // known ones), a missing label, and a value that is not a finite number where one is required.
 Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use = LabelUse::kRequired);
 
-// The most frequent class and its share of the rows: the accuracy of a model that always predicts this class, and the reason for the
-// warning about unbalanced labels.
+// The most frequent class and its share of the rows. The share is the accuracy of a model that always predicts this class; if it is large,
+// the user is warned that the labels are unbalanced.
 struct LabelBalance {
   std::vector<int64_t> counts;  // number of rows per class
   int64_t majority = 0;

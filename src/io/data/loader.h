@@ -43,8 +43,8 @@ class Loader {
 
   // Puts the next batch into `out` and returns true, or returns false at the end. With workers, `out` is swapped with a prepared batch,
   // so that nothing is copied. Requires: `out` was made for the same layout. Errors: kUsage for a batch larger than the layout's
-  // capacity, thrown when this batch would be returned, and in every later call. This happens if the batch belongs to an epoch that the
-  // memory plan does not cover.
+  // capacity, thrown when this batch would be returned, and in every later call. This happens if the batch belongs to an epoch for which no
+  // memory was planned.
   bool next(MicroBatch& out);
 
  private:
@@ -58,7 +58,7 @@ class Loader {
   // Moves the sampler to the next batch and stores the rows and the position of the batch. Requires: the caller holds the lock, and the
   // sampler is not at the end.
   void claim(MicroBatch& batch);
-  // Fills the tensors of a batch whose rows were stored by claim(). Errors: kUsage if it is larger than the layout's capacity.
+  // Fills the tensors of a batch whose rows were stored by claim(). Errors: kUsage if the batch is larger than the layout's capacity.
   void assemble(MicroBatch& batch) const;
   bool at_end() const;
   void stop();

@@ -417,7 +417,8 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
   EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
 }
 
-// For a huge number of epochs, the census must be computed in a short time, and no batch of any epoch may be larger than its result.
+// For a huge number of epochs, count_batches() must return in a short time, and no batch of any epoch may be larger than the largest size
+// that it returns.
 TEST(BatchCensus, EpochsWithoutNumberAreBounded) {
   TestRandom random;
   const Dataset data = random_data(random, 101, 0);

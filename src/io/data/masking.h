@@ -45,7 +45,7 @@ struct MaskedSequence {
 
 inline constexpr uint32_t kMaskSite = 0xDA7A0200u;
 // The epoch number for random numbers if each sequence is masked in the same way in all epochs (MaskSchedule::kNever). No real epoch has
-// it.
+// this number.
 inline constexpr uint32_t kNoEpoch = 0xFFFFFFFFu;
 
 // Returns the threshold t = probability x 2^32: a random 32-bit number is below t with this probability.

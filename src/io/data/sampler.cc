@@ -34,8 +34,8 @@ void group_by_length(const SamplerOptions& options, std::span<const int32_t> len
   const int64_t step_rows = options.batch_size * options.accumulation_steps;
   const int64_t steps_per_group = std::clamp<int64_t>(num_rows / (step_rows * 4), 1, 50);
   const int64_t group_rows = steps_per_group * step_rows;
-  // A key consists of INT32_MAX minus the length and the position in the random order. Sorting the keys with std::sort gives the same
-  // result as a stable sort by decreasing length.
+  // A key consists of INT32_MAX minus the length of a row (upper half) and the position of the row in the random order (lower half).
+  // Sorting the keys with std::sort gives the same result as a stable sort of the rows by decreasing length.
   scratch.keys.resize(order.size());
   std::vector<uint64_t>& keys = scratch.keys;
   for (size_t i = 0; i < order.size(); ++i) {

@@ -24,8 +24,8 @@ struct SamplerOptions {
   SamplingStrategy strategy = SamplingStrategy::kRandom;
   uint64_t seed = 42;
   int64_t batch_size = 8;
-  // The number of batches per optimizer step. The strategy group_by_length needs it, because its groups consist of whole steps, as in
-  // Trainer.
+  // The number of batches per optimizer step. The strategy group_by_length needs it, because each group of rows that it sorts by length is
+  // as large as a whole number of steps, as in Trainer.
   int64_t accumulation_steps = 1;
   LastBatch last_batch = LastBatch::kKeep;
 };

@@ -22,9 +22,9 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
-// The header of a cache file, which is stored at its end, because its content is known only when everything else was written. Before it,
-// the file contains the token ids, types, word starts and offsets as in memory. Each of these arrays is padded with zeros to a multiple
-// of 8 bytes, so that it is aligned when the file is mapped.
+// The header of a cache file, which is stored at its end, because its content is known only when everything else was written. Before the
+// header, the file contains the token ids, types, word starts and offsets as in memory. Each of these arrays is padded with zeros to a
+// multiple of 8 bytes, so that it is aligned when the file is mapped.
 struct Header {
   std::array<char, 8> magic{};
   uint32_t version = 0;

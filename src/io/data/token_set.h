@@ -98,8 +98,8 @@ class TokenSet {
   // Returns a set with its own copy of the tokens of all rows, so that tokens that belong to no row use no memory.
   TokenSet copied() const;
 
-  // Creates a set without ids, from which memory is planned. All rows have the same length, and lengths() and held_bytes() return what they
-  // would return for a real set with `id_bytes` bytes per id. Ids and types must not be read.
+  // Creates a set without ids, which is used only to plan memory. All rows have the same length, and lengths() and held_bytes() return what
+  // they would return for a real set with `id_bytes` bytes per id. Ids and types must not be read.
   static TokenSet of_length(int64_t num_rows, int64_t length, int64_t id_bytes);
 
   bool operator==(const TokenSet& other) const;
@@ -150,7 +150,8 @@ class TokenJoiner {
 
 struct TokenRows {
   std::vector<int32_t> ids;
-  // The token types: one per id, or an empty list if the file has none. With kTrained, the type is 1 if the label is the id itself.
+  // The token types: one per id, or an empty list if the file has none. With TypeUse::kTrained, the type of a token is 1 if the token is
+  // trained, which the file states by a label that equals the token's id.
   std::vector<uint8_t> types;
   std::vector<int64_t> offsets = {0};  // row r consists of the ids from offsets[r] to offsets[r + 1]
   TypeUse type_use = TypeUse::kSegments;

@@ -5,8 +5,8 @@
 // would be useless. Source: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto,
 // tensorflow/core/framework/summary.proto.
 //
-// All events of one call are written by one write() to a file that is opened for appending. A process that is killed therefore leaves complete
-// records, except if the write itself is cut off; readers ignore a record that is cut off.
+// All events of one call are written by one write() to a file that is opened for appending. If the process is killed, the file therefore
+// contains complete records only, unless the kill interrupts this write() itself; readers ignore a record that is cut off.
 //
 // Not thread-safe.
 #pragma once

@@ -63,8 +63,8 @@ TEST(EventFiles, GrowByCompleteRecords) {
     file.add_scalars(step, 1.0, {{"train/loss", 1.0}});
     const std::string after = bytes_of_file(path);
     EXPECT_TRUE(after.starts_with(before));
-    // A record consists of the length of its data (8 bytes), a checksum (4 bytes), the data, and another checksum (4 bytes). The size of
-    // the appended bytes must agree with the length that they state.
+    // A record consists of the length of its data (8 bytes), a checksum (4 bytes), the data, and another checksum (4 bytes). The number of
+    // appended bytes must be that of a whole record with the length that the record states.
     const std::string record = after.substr(before.size());
     uint64_t length = 0;
     for (size_t i = 0; i < 8; ++i)

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the start of the line for a message, in quotes and without control characters.
+// Returns the start of a text, in quotes and without control characters, for an error message.
 std::string excerpt_of(const std::string& line) {
   constexpr size_t kMostBytes = 200;
   return json(line.substr(0, kMostBytes)).dump(-1, ' ', false, json::error_handler_t::replace);

@@ -42,7 +42,8 @@ struct GgufTensor {
   std::string name;
   GgufType type = GgufType::kF32;
   std::vector<int64_t> shape;  // one or two dimensions, the outermost first
-  // The number of rows in each call of `read` is a multiple of this number.
+  // The number of rows in each call of `read` is a multiple of this number. It is above 1 if `read` reorders rows within blocks of this
+  // number of rows, such as the rows of an attention head.
   int64_t rows_per_unit = 1;
   // Writes consecutive rows, beginning with `first_row`, into `values`. It is called in the order of the rows.
   std::function<void(int64_t first_row, std::span<float> values)> read = {};

@@ -204,7 +204,7 @@ std::string problem_of(const std::vector<std::string>& tokens, const std::vector
 }
 
 // The function that reads a tensor may throw any exception, for example because memory is exhausted. The temporary file must be removed
-// then as well.
+// after such an exception as well.
 TEST(GgufFile, NoTemporaryFileIsLeftAfterOtherExceptions) {
   MemoryFileSystem files;
   GgufTensor tensor = tensor_of("a", GgufType::kF32, {2}, {1, 2});

@@ -140,7 +140,7 @@ class BlobTransfer {
         const std::string hash = file_.hash();
         if (hash == expected_hash()) return file_.finish(request_.path);
         // The hash of the complete file is wrong. If the file consists of bytes from several responses or from an earlier process, these
-        // may be damaged or belong to different versions of the file. It is then downloaded once more, with a single request.
+        // may be damaged or belong to different versions of the file. The file is then downloaded once more, with a single request.
         const bool may_be_mixed = has_earlier_bytes_ || num_parts_ > 1;
         discard();
         if (!may_be_mixed || std::exchange(is_repeated, true)) refuse_hash(hash);

@@ -173,8 +173,8 @@ class CurlClient final : public HttpClient {
     // Resets the options of the previous request. Open connections are kept.
     curl_.easy_reset(handle_);
     set(CURLOPT_URL, request.url.c_str());
-    // The return value is ignored, because libcurl before 7.85 does not know the option CURLOPT_PROTOCOLS_STR. HubRequests also checks the
-    // scheme of the addresses to which a hub redirects.
+    // The return value is ignored, because libcurl before 7.85 does not know the option CURLOPT_PROTOCOLS_STR. With such a version the
+    // restriction to http and https has no effect, but HubRequests checks the scheme of every address to which a hub redirects.
     curl_.easy_setopt(handle_, CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOBODY, request.only_head ? 1L : 0L);
     set(CURLOPT_HTTPHEADER, headers);

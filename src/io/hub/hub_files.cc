@@ -26,7 +26,7 @@ constexpr std::string_view kSettings[] = {
 
 bool matches_any(const std::string& path, const std::vector<std::string>& patterns) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    // A pattern that ends with '/' matches everything below this folder, as in Hugging Face's tools.
+    // A pattern that ends with '/' names a folder and matches all files below it, as in Hugging Face's tools.
     const std::string whole = pattern.ends_with('/') ? pattern + "*" : pattern;
     return fnmatch(whole.c_str(), path.c_str(), FNM_NOESCAPE) == 0;
   });

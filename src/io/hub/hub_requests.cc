@@ -64,8 +64,8 @@ std::string text_member(const nlohmann::json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// A list of files whose total size exceeds this number of bytes is refused. No real repository is as large, and sums below it cannot
-// overflow.
+// A list of files whose total size exceeds this number of bytes is refused. No real repository is as large, and adding a file's size to a
+// sum below this limit cannot overflow.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 // Reads an entry of the list of files. Errors: kBadData if the JSON value does not describe a file.
@@ -298,7 +298,7 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
       if (entry.is_object() && text_member(entry, "type") == "file") files.push_back(read_entry(entry, url));
     }
     std::string next = next_page(answer.result.head.value("link"));
-    // A mirror may return a URL of the hub that it copies. The address of the hub is then replaced by that of the mirror.
+    // A mirror may return a URL that begins with the address of the hub that it copies. This address is replaced by that of the mirror.
     if (next.starts_with(kDefaultEndpoint)) next = access_.endpoint + next.substr(kDefaultEndpoint.size());
     const std::string here = url;
     url = next.empty() ? next : resolved_address(here, next);

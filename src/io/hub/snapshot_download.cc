@@ -39,8 +39,8 @@ const std::string& usual_etag(const HubFile& file) {
   return file.sha256.empty() ? file.git_hash : file.sha256;
 }
 
-// Returns true if a snapshot contains the weights of a model or of an adapter. The caller uses this test if the cache has no list of the
-// commit's files.
+// Returns true if a snapshot contains the weights of a model or of an adapter. If the cache has no list of the commit's files, the caller
+// uses this test to decide if the snapshot is complete.
 bool has_weights(FileSystem& files, const std::string& snapshot) {
   for (const char* name : {"model.safetensors", "adapter_model.safetensors"}) {
     if (file_bytes(files, join_path(snapshot, name)) >= 0) return true;

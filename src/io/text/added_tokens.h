@@ -39,8 +39,8 @@ class AddedTokenMatcher {
   AddedTokenMatcher(std::vector<Pattern> patterns, bool ignore_special);
 
   bool empty() const { return patterns_.empty(); }
-  // A quick test before split(). Returns true if the text certainly contains none of the tokens, as for almost every text. If it returns
-  // false, split() must search.
+  // A quick test that makes split() unnecessary for most texts: returns true if the text certainly contains none of the tokens. If it
+  // returns false, the text may contain some, and split() must be called.
   bool surely_absent(std::string_view text) const;
   // Divides the text into added tokens and plain text, and appends these parts in order, without empty ones. As in Hugging Face's
   // tokenizers, two parts can overlap: the white space between two tokens belongs to both if the first token absorbs white space

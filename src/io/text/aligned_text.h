@@ -38,8 +38,9 @@ struct AlignedText {
   }
 };
 
-// Replaces the code points [from, to) of `text` by the code points `changed`, and appends the result to `out`. Each of these gets its range
-// of the original text from the code point that it replaces. The first `removed` of the replaced code points have no replacement.
+// Appends the code points `changed`, which replace the code points [from, to) of `text`, to `out`. A code point of `changed` gets its range
+// of the original text from the code point that it replaces or, if it is inserted, from the code point before it. The first `removed` code
+// points of [from, to) have no replacement.
 void append_changed(const AlignedText& text, size_t from, size_t to,
                     const std::vector<ChangedCodePoint>& changed, size_t removed, AlignedText* out);
 

@@ -105,9 +105,9 @@ bool Bpe::splits_before(std::string_view mark, const Vocabulary& vocabulary) con
       spec_.ignore_merges) {
     return false;
   }
-  // A character without a token is dropped if the model has neither an unknown token nor byte fallback. The offsets of the later tokens of
-  // the same word are then too small by the length of this character. If the word were divided, later parts of it would not have this error
-  // and thus have other offsets, so it must not be divided.
+  // If the model has neither an unknown token nor byte fallback, a character without a token is dropped, and the offsets of the later
+  // tokens of the word are too small by its length, as in Hugging Face's tokenizers. Parts of a word that are split separately would not
+  // have this error and thus have other offsets, so the function returns false for such a model.
   const bool has_bytes = spec_.byte_fallback && std::all_of(fallback_ids_.begin(), fallback_ids_.end(),
                                                             [](int32_t id) { return id != kNoToken; });
   if (unk_id_ == kNoToken && !has_bytes) return false;
@@ -218,9 +218,9 @@ void Bpe::append(const BpeScratch& scratch, std::vector<WordToken>* out) {
   }
 }
 
-// Merges adjacent symbols until no merge applies, by scanning all pairs or with a heap. Both give the same tokens if a merged
-// token determines the text of the two tokens from which it was made. This does not hold if tokens inside a word have a prefix
-// such as "##", so these models always use the heap.
+// Merges adjacent symbols until no merge applies, by scanning all pairs or with a heap. The two methods give the same tokens if the text of
+// a merged token is the concatenated text of the two tokens from which it was made. This is not so if tokens inside a word have a prefix
+// such as "##", which a merge removes, so models with such a prefix always use the heap.
 void Bpe::merge_all(BpeScratch& scratch) const {
   if (scratch.symbols.size() <= kMaxShort && spec_.continuing_prefix.empty()) return merge_short(scratch);
   merge_long(scratch);

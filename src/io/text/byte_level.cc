@@ -129,8 +129,8 @@ class Scanner {
     return at;
   }
 
-  // Matches \s+(?!\S)|\s+, white space that is followed by other text: the last white-space character is left for the next match,
-  // unless it is the only one.
+  // Matches the white space that starts at begin_, as \s+(?!\S)|\s+ does: if other text follows, the last white-space character is left for
+  // the next match, unless it is the only one.
   size_t spaces() const {
     const size_t end = run(begin_, Kind::kSpace);
     if (end == text_.size()) return end;
@@ -164,7 +164,7 @@ class Scanner {
 
 constexpr std::string_view kGpt2Regex =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The expression of GPT-2 as newer tokenizer.json files spell it. Both spellings match the same words.
+// The expression of GPT-2 as newer tokenizer.json files spell it. It matches the same words as kGpt2Regex.
 constexpr std::string_view kGpt2RegexGrouped =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kThreeDigitsRegex =

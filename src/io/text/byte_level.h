@@ -59,7 +59,8 @@ std::optional<ByteLevelSteps> find_byte_level_steps(const std::optional<JsonFiel
 // previous word.
 size_t byte_level_word_end(WordPattern pattern, std::string_view text, size_t begin);
 
-// Returns true if the text is certainly in normalization form NFC already. A result of false says nothing. Requires: valid UTF-8.
+// Returns true if the text is certainly in normalization form NFC already. If it returns false, the text may or may not be in this form.
+// Requires: valid UTF-8.
 bool surely_composed(std::string_view text);
 
 }  // namespace plimsoll::text

@@ -37,8 +37,8 @@ class ByteTrie::Builder {
   static constexpr uint32_t kEnd = 0;
   static constexpr int kMaxTries = 64;
 
-  // A node whose children have no cells yet. The keys that begin with the bytes of this node are entries_[first] to entries_[last - 1];
-  // these bytes are their first `depth` bytes.
+  // A node whose children have no cells yet. The keys whose path leads through this node are entries_[first] to entries_[last - 1]; the
+  // path to the node consists of their first `depth` bytes, which they share.
   struct Pending {
     Node node;
     size_t first, last, depth;

@@ -32,7 +32,7 @@ class ByteTrie {
     const Node next = (cells_[node].base & kBaseMask) ^ byte;
     return cells_[next].parent == node ? next : kNone;
   }
-  // Returns true if `node` is the last one of a key.
+  // Returns true if a key ends at `node`.
   bool has_value(Node node) const { return (cells_[node].base & ~kBaseMask) != 0; }
   // Returns the value of the key whose last node is `node`, or kNoValue.
   int32_t value(Node node) const { return values_[node]; }

@@ -22,7 +22,8 @@ using Messages = std::span<const ChatMessage>;
 struct ChatRecord {
   std::string_view name;
   void (*render)(const ChatRecord& record, Messages messages, ChatWriter& out);
-  // The system message that the template writes for a conversation without one; empty if it then writes none.
+  // The system message that the template writes for a conversation without a system message; empty if it writes none for such a
+  // conversation.
   std::string_view default_system = {};
   // The token that ends each turn; empty if it is the tokenizer's end-of-text token.
   std::string_view end_of_turn = {};

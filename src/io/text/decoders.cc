@@ -27,8 +27,8 @@ constexpr std::array<Replacement, 10> kCleanUp = {{{" .", "."},
                                                    {" 's", "'s"},
                                                    {" 've", "'ve"},
                                                    {" 're", "'re"}}};
-// One more replacement, which the decoders of Hugging Face's tokenizers make and clean_up_tokenization_spaces of transformers does not. It
-// is made directly before the replacement of " 's".
+// A replacement in addition to those of kCleanUp. The decoders of Hugging Face's tokenizers make it, but clean_up_tokenization_spaces of
+// transformers does not. It is made directly before element kDoNotPosition of kCleanUp, the replacement of " 's".
 constexpr Replacement kDoNot = {" do not", " don't"};
 constexpr size_t kDoNotPosition = 7;
 
@@ -98,8 +98,8 @@ class WordPieceDecoder : public DecoderStep {
   bool cleans_up_;
 };
 
-// Replaces the character that marks the beginning of a word (SentencePiece's U+2581) by a space. In the text of the first token it is
-// removed if the pre-tokenizer inserts a space at the beginning of a text.
+// Replaces the character that marks the beginning of a word (SentencePiece's U+2581) by a space. In the text of the first token the
+// character is removed instead if the pre-tokenizer inserts a space at the beginning of a text.
 class MetaspaceDecoder : public DecoderStep {
  public:
   MetaspaceDecoder(std::string mark, bool adds_space) : mark_(std::move(mark)), adds_space_(adds_space) {}

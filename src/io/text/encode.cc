@@ -104,7 +104,7 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
           {words.text.spans[char_of[token_begin]].begin, words.text.spans[char_of[token_end - 1]].end});
       if (!spec_.offset_trimming) continue;
       // Excludes from the offsets the white space at both ends of the token's text in the vocabulary. The unknown token of a Unigram model
-      // covers arbitrary text of the word, so this text is examined instead.
+      // covers arbitrary text of the word, so for this token the covered text is examined instead of the token's own text.
       const bool is_text = is_unigram && token.id == model_.unk_id();
       trim_offsets(
           to_code_points(is_text ? std::string_view(bytes).substr(token_begin, token_end - token_begin)

@@ -20,7 +20,8 @@ using Json = nlohmann::json;
 inline constexpr int kMaxTokenizerJsonDepth = 256;
 
 // Parses a text of at most kMaxTokenizerFileBytes. Numbers have the values that Hugging Face's tokenizers read. Errors: those of
-// plimsoll::parse_json(), and kBadData for nesting beyond kMaxTokenizerJsonDepth, because copying and writing a tree recurses.
+// plimsoll::parse_json(), and kBadData for nesting beyond kMaxTokenizerJsonDepth, because the functions that copy and write a JSON tree are
+// recursive and would exhaust the stack.
 Json parse_tokenizer_text(const std::string& text, const std::string& where);
 
 class JsonFields {

@@ -13,7 +13,8 @@
 namespace plimsoll::text {
 namespace {
 
-// Selects what happens to the text of a match at which a text is split.
+// Selects how a match at which a text is split is treated: it is removed, becomes a word of its own, is joined to the text before it or
+// after it, or is joined to the matches directly next to it.
 enum class Behavior : uint8_t { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // A range of a text that is either a match or the text between two matches.

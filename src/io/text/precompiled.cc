@@ -98,7 +98,7 @@ class Precompiled : public Normalizer {
   }
 
   // Records that `count` code points are replaced by `value`. If `value` is longer, its last code points are marked as
-  // insertions. If it is shorter, its last code point is marked as the one that removes the remaining old ones.
+  // insertions. If `value` is shorter, its last code point is marked so that it also removes the remaining old code points.
   static void replace(size_t count, std::u32string_view value, std::vector<ChangedCodePoint>* changed) {
     for (size_t i = 0; i < value.size(); ++i) changed->push_back({value[i], i >= count ? 1 : 0});
     if (value.size() < count && !changed->empty()) {

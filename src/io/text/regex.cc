@@ -616,8 +616,8 @@ class Matcher {
         registers_(num_registers, kNoLimit),
         limit_(kMaxSteps + kStepsPerCodePoint * narrow<int64_t>(text.size())) {}
 
-  // Matches the instructions from `pc` on at position `at`, and returns the end of the match, or nothing. If `must_end` is not
-  // kNoLimit, the match must end there.
+  // Executes the program from instruction `pc` on at position `at` of the text. Returns the end of the match, or nothing if there is no
+  // match. If `must_end` is not kNoLimit, the match must end there.
   std::optional<size_t> run(size_t pc, size_t at, size_t must_end = kNoLimit);
 
  private:

@@ -40,8 +40,8 @@ const std::vector<char32_t>& simple_uppers(char32_t c) {
 
 bool CharSet::contains(char32_t c) const {
   if (!fold_case) return contains_exactly(c);
-  // If case is ignored, a code point is in the set if its lower case or any of its upper cases is. A negated set excludes all of
-  // these.
+  // If case is ignored, a code point is in the set if its lower case or any of its upper cases is. A negated set contains the code point
+  // only if none of these is in the set before negation.
   const auto any = [&](const auto& test) {
     const char32_t lower = simple_lower(c);
     if (test(c) || test(lower)) return true;

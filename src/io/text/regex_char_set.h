@@ -21,8 +21,7 @@ struct CharSet {
   std::vector<CharSet> nested;
   bool negated = false;
   bool fold_case = false;
-  // True for \w inside a character class. In Oniguruma, it then does not match the superscripts and fractions below U+0100, which it does
-  // match outside of a class.
+  // True for \w inside a character class. In Oniguruma, \w matches the superscripts and fractions below U+0100 only outside of a class.
   bool strict_word = false;
 
   // Returns true if a range contains the code point. Requires: merge_ranges() was called, which sorts and merges the ranges.

@@ -27,8 +27,8 @@ static uint64_t next_model_number() {
   return ++last;
 }
 
-// Returns true if the model is a BPE model that gives the same tokens when a text is divided before each word mark and the parts
-// are split separately.
+// Returns true if the model is a BPE model that splits a text into the same tokens when the text is first divided before each word mark
+// (kWordMark) and each part is split separately.
 static bool splits_before_mark(const Bpe* model, const ModelSpec& spec) {
   return model != nullptr && model->splits_before(kWordMark, spec.vocab);
 }

@@ -153,8 +153,8 @@ std::string TokenStream::push(int32_t id) {
   if (text.size() <= returned_.size() || text.ends_with(kReplacement) || !text.starts_with(returned_))
     return {};
   std::string result = text.substr(returned_.size());
-  // The text of an id can depend on the id before it only. Therefore only those ids are kept whose text this call returns; they are the
-  // context of the next ids.
+  // The text of an id depends at most on the id directly before it. Therefore earlier ids are removed, and only the ids whose text this
+  // call returns are kept, as the context of the next ids.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(num_returned_));
   num_returned_ = ids_.size();
   returned_ = decode();

@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of texts that a thread takes from the list at a time, by increasing a shared counter. It is large enough that this costs
-// little, and small enough to distribute long texts evenly over the threads.
+// The number of texts that a thread takes from the list at a time, by increasing a shared counter. The number is large enough that the
+// increments cost little time, and small enough to distribute long texts evenly over the threads.
 constexpr size_t kTextsAtOnce = 32;
 
 // Stores the error of the failed text that comes first in the input, whichever thread finds it.

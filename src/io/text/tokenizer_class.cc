@@ -164,8 +164,8 @@ std::optional<std::string_view> class_of_model(std::string_view model_type) {
   return found == std::end(kModelClasses) ? std::nullopt : std::optional(found->name);
 }
 
-// A tokenizer class that builds its own pipeline instead of using that of tokenizer.json, with its default special tokens. "" means that
-// the class has no default token for this role.
+// A tokenizer class that builds its own pipeline instead of using that of tokenizer.json, with its default special tokens. A token is "" if
+// the class has no default token for the role.
 struct BuiltClass {
   std::string_view name;  // the name of the class without the suffix "Tokenizer"
   BuiltPipeline built;
@@ -242,7 +242,8 @@ Json sequence(const char* key, Json steps) {
   return {{"type", "Sequence"}, {key, std::move(steps)}};
 }
 
-// Returns the decoder of the classes for Llama and Gemma. If `strips` is true, it removes the space at the beginning of the text.
+// Returns the decoder of the classes for Llama and Gemma. If `strips` is true, the decoder also removes the space at the beginning of the
+// text.
 Json byte_fallback_decoder(bool strips) {
   Json steps = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},

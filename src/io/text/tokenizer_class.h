@@ -1,11 +1,11 @@
-// The class that transformers gives to the tokenizer of a folder, and what the class changes in tokenizer.json.
+// Determines the class of transformers (such as BertTokenizer) that a folder's tokenizer has, and what this class changes in
+// tokenizer.json.
 //
-// transformers takes the class named in tokenizer_config.json, else that in config.json, else that of the
-// model_type in config.json, else a generic class. A class of the BERT family sets the normalizer from its own
-// arguments: those in tokenizer_config.json and, where a key is missing, the defaults of the class. A generic
-// class changes nothing. The classes of GPT-2, RoBERTa, GPT-NeoX, Qwen 2, Llama, Gemma, XLM-RoBERTa, CamemBERT and T5
-// take the vocabulary from tokenizer.json and build everything else themselves. Other classes build tokenizers that Plimsoll does not have.
-// Thread-safe: free functions on values.
+// transformers uses the class that tokenizer_config.json names, otherwise the class that config.json names, otherwise the class that
+// belongs to the model_type in config.json, and otherwise a generic class. A class of the BERT family sets the normalizer from its own
+// arguments: those in tokenizer_config.json and, where a key is missing, the defaults of the class. A generic class changes nothing. The
+// classes of GPT-2, RoBERTa, GPT-NeoX, Qwen 2, Llama, Gemma, XLM-RoBERTa, CamemBERT and T5 use the vocabulary in tokenizer.json and build
+// everything else themselves. All other classes build tokenizers that Plimsoll does not implement. Thread-safe: free functions on values.
 #pragma once
 
 #include <map>

@@ -4,8 +4,8 @@
 // encode. The content is a complete file, or the part of a tokenizer.json after a fixed model, or a regular expression, or the
 // merges of a BPE model. Every input must cause an Error{kBadData} or give a tokenizer with these properties: the vectors of an
 // encoding have equal lengths; the offsets are inside the text, and the begin of a token is not after its end; there are at most
-// max_length tokens; decoded text is valid UTF-8, as a whole and in each piece of a stream. Other tests compare the two
-// implementations of the normalizer.
+// max_length tokens; decoded text is valid UTF-8, as a whole and in each piece of a stream. The two implementations of BertNormalizer are
+// compared in bert_normalizer_test.cc.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

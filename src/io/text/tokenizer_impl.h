@@ -61,7 +61,7 @@ struct ScratchImpl {
 struct ByteWords {
   std::string_view text;
   int32_t first_code_point = 0;
-  // number of code points that are not in the original text: 1 if a space was inserted at its beginning
+  // number of code points of `text` that are not in the original text: 1 if a space was inserted at the beginning, otherwise 0
   int32_t num_added = 0;
   Offsets offsets = Offsets::kRecord;
   int32_t num_chars = 0;  // number of code points of `text` that start before byte `counted`

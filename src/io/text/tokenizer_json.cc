@@ -35,8 +35,8 @@ std::optional<std::string> unk_token(const ModelSpec& model) {
   return unk_id ? std::optional(model.vocab[static_cast<size_t>(*unk_id)].first) : std::nullopt;
 }
 
-// Reads the normalizer and the pre-tokenizer: those of BERT, which have a faster implementation, or any others as a general
-// pipeline.
+// Reads the normalizer and the pre-tokenizer. If they are those of BERT, which have a faster implementation, only their settings are
+// stored; any others are stored as a general pipeline.
 void read_steps(const JsonFields& root, TokenizerSpec* spec) {
   const auto normalizer = root.object("normalizer");
   const auto pre_tokenizer = root.object("pre_tokenizer");

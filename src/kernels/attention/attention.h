@@ -29,9 +29,9 @@
 // number is at least dropout_threshold(dropout). The number depends on nothing else: not on T, the
 // tiles, the threads or the device.
 //
-// Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu
-// functions take f32 and bf16, hold tiles in fp32 and round once when they store. The *_ref functions take
-// any floating type and compute in double. The GPU functions in attention_cuda.h take f32, bf16 and f16.
+// Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu functions take f32 and bf16,
+// compute in fp32 and round once when they store. The *_ref functions take any floating type and compute in double. The GPU functions in
+// attention_cuda.h take f32, bf16 and f16.
 //
 // Tail rows: the functions write zeros to the tail rows of o, lse, d_q, d_k and d_v and never read the tail rows of other tensors. Empty
 // sequences are allowed and own no row. Aliasing: no output overlaps an input. Outputs may share memory only if their row strides
@@ -128,8 +128,8 @@ struct AttentionOptions {
   double dropout = 0.0;  // dropout probability in [0, 1); 0 in evaluation
   RandomSite random = {};
   // These two fields describe this rank if several ranks divide the heads of an attention layer: the number of heads of all ranks, and the
-  // index of the first head of this rank. The random numbers of dropout depend on both. all_heads = 0 means that this rank computes all
-  // heads.
+  // index of the first head of this rank. The random numbers of dropout depend on both fields. all_heads = 0 means that this rank computes
+  // all heads.
   int64_t all_heads = 0;
   int64_t first_head = 0;
 };

@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// Both operands are copied ("staged") into blocks that AMX can load: 64 rows of A (or columns of B), each with 64 terms of the sums over k.
-// A block has 8 KiB.
+// Both operands of a product are copied ("staged") into blocks that AMX can load: 64 rows of A (or columns of B), each with 64 terms of the
+// sums over k. A block has 8 KiB.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
 constexpr int64_t kBlockTermTiles = kBlock / kTileTerms;

@@ -6,8 +6,8 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Computes delta of the thread block's rows from o in global memory and d_o in shared memory, and writes it to scratch memory, where the
-// kernel for d_k and d_v reads it.
+// Computes delta, the dot product of a row of o and the same row of d_o, for each of the thread block's rows. o is in global memory and d_o
+// in shared memory. Writes delta to scratch memory, where the kernel for d_k and d_v reads it.
 template <int kDim, int kR>
 __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const float4* d_o, int ty,
                            int tx, float (&delta)[kR]) {
@@ -71,7 +71,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   }
   for (int key = begin; key < end; key += kKeys) {
     // Copies and products overlap in this loop. While d_o is multiplied by the values of a tile, the keys of the same tile are copied.
-    // While these are multiplied, the values of the next tile are copied. This call waits for the values.
+    // While q is multiplied by these keys, the values of the next tile are copied. This call waits for the values.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, of_keys, args.k, args.k_stride, key, k);
@@ -151,7 +151,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const int64_t first_value = static_cast<int64_t>(of_query.head) * args.tokens + work.first;
     for (int row = start; row < end; row += kQueries) {
       // Copies and products overlap in this loop. While d_o of a tile is multiplied, the queries of the same tile are copied. While these
-      // are multiplied, d_o of the next tile is copied. This call waits for d_o.
+      // queries are multiplied, d_o of the next tile is copied. This call waits for d_o.
       wait_for_fetches();
       __syncthreads();
       fetch_tile<kDim, kQueries>(args, of_query, args.q, args.q_stride, row, q);
@@ -207,8 +207,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
 }
 
 // Launches the kernel for d_q and the kernel for d_k and d_v. A thread block computes the gradients of 16 kR rows (queries for d_q, keys
-// for d_k and d_v) and keeps the tiles of these rows in shared memory. It loops over the rows with which these are multiplied (keys for
-// d_q, queries for d_k and d_v), in tiles of kPassing rows.
+// for d_k and d_v) and keeps the tiles of these rows in shared memory. It loops over the other rows of the products (keys for d_q, queries
+// for d_k and d_v), in tiles of kPassing rows.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);

@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Bytes of shared memory. The first kernel keeps one tile of q and one of d_o, and loops over k and v, for each of which it has two tiles;
-// it also stores delta of each row. The second kernel keeps one tile of k and one of v, and loops over q and d_o, for each of which it has
-// two tiles. For each of the two tiles of queries it also stores lse, delta and the dropout bits.
+// The bytes of shared memory of the two kernels. The first kernel keeps one tile of q and one of d_o, and loops over k and v, for each of
+// which it has two tiles; it also stores delta of each row (attention.h). The second kernel keeps one tile of k and one of v, and loops
+// over q and d_o, for each of which it has two tiles. For each of the two tiles of queries it also stores lse, delta and the dropout bits.
 template <int kDim>
 constexpr int kDqBytes = 6 * kWgmmaTile<kDim> + 4 * kRows;
 template <int kDim>

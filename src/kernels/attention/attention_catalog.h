@@ -113,9 +113,10 @@ constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
   return (2 * dims.longest * dims.group_heads() + 3 * dims.head_dim) * 8;
 }
 
-// On a GPU the backward pass stores delta in scratch memory. For sequences of up to kAttentionKeepLongest rows, the kernels for tensor
-// cores also store one bit per pair of a query row and a key row, which is set if dropout keeps the pair. For longer sequences the kernel
-// for d_k and d_v draws the random numbers again. A 32-bit word contains the bits of 32 keys; words of adjacent query rows are adjacent.
+// On a GPU the backward pass stores delta, one number per query row and head (attention.h), in scratch memory. For sequences of up to
+// kAttentionKeepLongest rows, the kernels for tensor cores also store one bit per pair of a query row and a key row, which is set if
+// dropout keeps the pair. For longer sequences the kernel for d_k and d_v draws the random numbers again. A 32-bit word contains the bits
+// of 32 keys; words of adjacent query rows are adjacent.
 inline constexpr int64_t kAttentionKeepLongest = 2048;
 constexpr int64_t attention_cuda_delta_bytes(const AttentionDims& dims) {
   return attention_round_up(dims.tokens * dims.heads * 4, 256);
@@ -218,7 +219,7 @@ inline constexpr int64_t kPagedCudaBlocks = 640;
 // If a row has at most this number of parts, GPUs of compute capability 9.0 join their results in the same launch. More parts need a second
 // launch.
 inline constexpr int64_t kPagedCudaJoinedParts = 8;
-// Returns the number of tokens (positions) of a sequence that one part of it contains on a GPU. Requires: dims.tokens and dims.kv_heads are positive.
+// Returns the number of positions (tokens) of a sequence that form one part on a GPU. Requires: dims.tokens and dims.kv_heads are positive.
 constexpr int64_t paged_attention_cuda_part(const PagedAttentionDims& dims) {
   const int64_t positions = std::max<int64_t>(1, dims.max_pages * dims.page_size);
   if (dims.tokens > kPagedCudaDividedRows) return positions;

@@ -11,13 +11,14 @@
 //   only chosen if the user allows tf32.
 // - *_cuda_tiled computes in fp32 on the CUDA cores for every type and for head sizes up to 128.
 //
-// All of them hold one tile of scores at a time and sum in a fixed order.
+// All kernels keep only one tile of scores at a time and sum in a fixed order.
 //
 // The backward pass consists of two kernels without atomics. The first runs over query rows and computes d_q; it also writes delta and,
-// with dropout, one bit per pair of a query and a key to scratch memory. The second runs over key rows and computes d_k and d_v, over the
-// heads of q that share a head of k and v one after the other. Together they compute seven matrix products per pair of tiles. A single
-// kernel that adds up d_q in memory would compute five, but it needs either atomics, whose sums depend on the schedule, or one float of
-// scratch memory per element of d_q and block of keys: 256 MiB, written and read again, for 32 sequences of 512 rows and 16 heads of 64.
+// with dropout, one bit per pair of a query and a key to scratch memory. The second runs over key rows and computes d_k and d_v; it
+// processes the heads of q that share a head of k and v one after the other. Together the two kernels compute seven matrix products per
+// pair of tiles. A single kernel that adds up d_q in memory would compute five, but it needs either atomics, whose sums depend on the
+// schedule, or one float of scratch memory per element of d_q and block of keys: 256 MiB, written and read again, for 32 sequences of 512
+// rows and 16 heads of 64.
 //
 // Views are device pointers. All work is enqueued on `stream` and may be captured in a CUDA graph: the functions do not read results back,
 // allocate memory or wait for the device. The sizes of the grids depend on `dims` only; blocks past the end of a sequence return at

@@ -43,7 +43,8 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Runs both passes with each family of kernels and compares the results with the reference. Returns the number of compared families.
+// Runs both passes with each family of kernels (such as the tiled or the mma.sync kernels) and compares the results with the reference.
+// Returns the number of compared families.
 int expect_within_bounds(const AttentionProblem& problem, const std::vector<const Kernels*>& families) {
   SCOPED_TRACE(problem.name);
   AttentionCase inputs(problem);

@@ -56,7 +56,7 @@ __device__ inline Work work_of_keys(const AttentionKernelArgs& args, const Work&
 }
 
 // Return the range of keys first_key .. end_key - 1 that a query row sees, and the range of queries first_query .. end_query - 1 that see a
-// key row. AttentionReach of attention.h defines both. Rows past the end of the sequence are allowed.
+// key row. AttentionReach of attention.h defines both ranges. Rows past the end of the sequence are allowed.
 __device__ inline int first_key(const AttentionKernelArgs& args, int row) {
   return args.window > 0 ? max(0, row - args.window + 1) : 0;
 }

@@ -1,5 +1,6 @@
 // Computes d_q on tensor cores, the first kernel of the backward pass. A thread block computes a tile of query rows. It also writes delta
-// of these rows and, with dropout, the bits of the kept pairs, both of which the second kernel (attention_dkv_cuda_mma.cu) reads.
+// of these rows (attention.h) and, with dropout, one bit per pair of a query and a key that states whether dropout keeps the pair. The
+// second kernel (attention_dkv_cuda_mma.cu) reads delta and these bits.
 #include <cstddef>
 
 #include "device/cuda/cuda_error.h"

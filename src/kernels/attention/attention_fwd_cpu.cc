@@ -102,8 +102,8 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
   }
 }
 
-// Copies the keys and values that the rows of the task see into tiles. Does nothing if the previous head already did, because it uses the
-// same head of k and v.
+// Copies the keys and values that the rows of the task see into tiles. Does nothing if the tiles already contain them, because the task's
+// previous query head reads the same head of k and v.
 template <typename T>
 void fwd_pack_keys(FwdTask& task, const FwdTiles& tiles, int64_t first_key, int64_t end_key) {
   const AttentionFwdArgs& args = task.args;

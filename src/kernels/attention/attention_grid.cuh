@@ -29,8 +29,8 @@ constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// Launches `kernel` on a grid of tiles of `rows` rows (as many as the longest sequence has), `heads` heads, and sequences. The grid
-// contains one sequence too many, whose blocks write zeros to the rows after the last sequence. find_work() computes the tile of a block.
+// Launches `kernel` on a grid of tiles, heads and sequences: the tiles of `rows` rows that cover the longest sequence, `heads` heads, and
+// one sequence too many, whose blocks write zeros to the rows after the last sequence. find_work() computes the tile of a block.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int heads, int threads,
                            int64_t shared_bytes, const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

@@ -24,7 +24,7 @@ struct AttentionKernelArgs {
   void* d_k = nullptr;
   void* d_v = nullptr;
   int64_t d_q_stride = 0, d_k_stride = 0, d_v_stride = 0;
-  float* delta = nullptr;  // delta in scratch memory, shape [H, T]
+  float* delta = nullptr;  // delta of attention.h, in scratch memory, shape [H, T]
   // Dropout bits in scratch memory, shape [H, S / 32, T]; null if the kernel for d_k and d_v draws the random numbers again.
   uint32_t* keep = nullptr;
   const int64_t* rng = nullptr;
@@ -35,7 +35,7 @@ struct AttentionKernelArgs {
   int tokens = 0, sequences = 0, longest = 0, heads = 0, head_dim = 0;
   int kv_heads = 0;  // number of heads of k and v
   // If several ranks divide the heads of an attention layer: the number of heads of all ranks, and the index of the first head of this
-  // rank. The random numbers of dropout depend on both.
+  // rank. The random numbers of dropout depend on both numbers.
   int all_heads = 0, first_head = 0;
   int group = 1;   // number of heads of q per head of k and v
   int window = 0;  // rows at this distance or farther do not see each other; 0 means no limit

@@ -234,7 +234,7 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
 }
 
 // Rounds the floats of a tile to tf32 in place. Requires: the copies of the tile have ended. Each thread rounds the elements that it copied
-// itself. All warps read the tile afterwards, most elements more than once, so rounding here is done only once per element.
+// itself. Most elements of the tile are read more than once afterwards, and would otherwise be rounded each time.
 template <DType kType, int kDim, int kRows>
 __device__ inline void round_tile(uint32_t tile) {
   if constexpr (kType == DType::kF32) {

@@ -184,9 +184,9 @@ inline SoftmaxRow softmax_row(float* scores, int64_t first, int64_t visible, int
   return {1.0f / total, shift + std::log(total)};
 }
 
-// Computes the gradients of one row of a tile of scores. On entry `scores` holds q.k and `products` holds d_o.v. On return `scores` holds
-// p_ij m_ij and `products` holds d_x_ij = p_ij (m_ij d_o.v - delta); both are zero below `first` and from `visible` to `width` rounded up
-// to whole vectors. `factors` holds m_ij, or is null if all are 1.
+// Computes the gradients of one row of a tile of scores. On entry `scores` contains q.k and `products` contains d_o.v. On return `scores`
+// contains p_ij m_ij and `products` contains d_x_ij = p_ij (m_ij d_o.v - delta) (attention.h); both are zero below `first` and from
+// `visible` to `width` rounded up to whole vectors. `factors` contains the dropout factors m_ij, or is null if all are 1.
 inline void gradient_row(float* scores, float* products, int64_t first, int64_t visible, int64_t width,
                          float scale, float lse, float delta, const float* factors) {
   const Floats df;

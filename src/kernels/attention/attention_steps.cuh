@@ -97,9 +97,9 @@ __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t 
   }
 }
 
-// Computes delta of a warp's rows and writes it to shared memory and to scratch memory. d_o is in shared memory; place(row, chunk) is the
-// offset there of a 16-byte chunk of a row. If d_o consists of floats, it is also rounded to tf32 in place, because the products that
-// follow read it.
+// Computes delta, the dot product of a row of o and the same row of d_o, for a warp's rows and writes it to shared memory and to scratch
+// memory. d_o is in shared memory; place(row, chunk) is the offset there of a 16-byte chunk of a row. If d_o consists of floats, it is also
+// rounded to tf32 in place, because the products that follow read it.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, std::byte* d_o,
                                   const Place& place, float* delta) {

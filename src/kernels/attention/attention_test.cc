@@ -21,7 +21,8 @@
 namespace plimsoll::test {
 namespace {
 
-// The implementations in the kernel catalog that the tests in this executable cover.
+// Lists the implementations in the kernel catalog that the tests in this executable must run: all rows of these kernels for a CPU
+// (tests/support/kernel_rows.h).
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const TestedRows kTestedRows(
     {

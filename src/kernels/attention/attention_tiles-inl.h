@@ -31,8 +31,8 @@ HWY_INLINE constexpr int64_t lanes() {
 }
 
 // The number of accumulators (vectors of sums) that a matrix product keeps in registers: 8 rows x 2 vectors on instruction sets with 32
-// vector registers, 6 x 2 on those with 16. Of nine shapes it was the fastest for sums of 64 terms: 180 of at most 186 GFLOP/s with 512-bit
-// vectors at 2.9 GHz, and 71 GFLOP/s with 256-bit vectors.
+// vector registers, 6 x 2 on those with 16. Of nine measured shapes, these were the fastest for sums of 64 terms: 180 of at most 186
+// GFLOP/s with 512-bit vectors at 2.9 GHz, and 71 GFLOP/s with 256-bit vectors.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kTileRows = 8;
 #else

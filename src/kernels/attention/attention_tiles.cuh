@@ -179,8 +179,8 @@ __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int
   }
 }
 
-// Stores this thread's elements of a tile of scores, kR rows of them, in the layout that add_rows_by_columns reads. Only threads of the
-// same group read them. A group is within one warp, so a warp barrier is sufficient between the write and the read.
+// Stores this thread's elements of a tile of scores, kR rows of them, in the layout that add_rows_by_columns reads. Only the eight threads
+// with the same `ty` (a group) read these rows. A group is within one warp, so a warp barrier is sufficient between the write and the read.
 template <int kWidth, int kR>
 __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
 #pragma unroll
@@ -237,8 +237,8 @@ __device__ inline float max_of_group(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 
-// Draws the dropout bits of one row and 32 * kWords keys, starting at `key` (a multiple of 32). All eight threads of a group get them. Each
-// thread draws one Philox block; 64 keys need exactly the eight blocks of the eight threads.
+// Draws the dropout bits of one row and 32 * kWords keys, starting at `key` (a multiple of 32). All eight threads of a group (same `ty`)
+// get the bits. Each thread draws one Philox block; 64 keys need exactly the eight blocks of the eight threads.
 template <int kWords>
 __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int key, int tx,
                                      uint32_t (&words)[kWords]) {
@@ -260,8 +260,8 @@ __device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
   return word >> keep_place(4 * tx);
 }
 
-// Returns the dropout bits of one query and of the 32 keys from `key` on, for tiles whose rows are keys. These include all keys whose rows
-// the warp computes. The four groups of the warp each draw a quarter of the bits.
+// Returns the dropout bits of one query and of the 32 keys from `key` on, for tiles whose rows are keys. These keys include all keys whose
+// rows the warp computes. A warp has four groups of eight threads, and each group draws a quarter of the bits.
 __device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
   const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
   uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));

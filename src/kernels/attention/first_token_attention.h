@@ -41,7 +41,7 @@ namespace plimsoll {
 
 struct FirstTokenAttentionArgs {
   AttentionDims dims;
-  int64_t columns = 0;  // C
+  int64_t columns = 0;  // number of columns of x, called C above
   double scale = 1.0;   // factor of the scores, positive and finite
   ConstView x_TC;
   ConstView w_3HDC;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kJoinThreads = 128;  // number of threads per block of join_kernel
 // The number of warps of a thread block of part_kernel: kWarps if the sequences are divided into parts or if there are many rows, and
-// kWarpsUndivided if there are few rows, each with a whole sequence.
+// kWarpsUndivided if there are few rows and one block computes a row over its whole sequence.
 constexpr int kWarps = 4;
 constexpr int kWarpsUndivided = 8;
 // The number of thread blocks that must fit on a multiprocessor, which limits the registers per thread. Decoding steps have a few hundred

@@ -19,7 +19,8 @@ using test::GuardedBuffer;
 using test::PagedCase;
 using test::PagedShape;
 
-// The implementations in the kernel catalog that the tests in this executable cover.
+// Lists the implementations in the kernel catalog that the tests in this executable must run: all rows of these kernels for a CPU
+// (tests/support/kernel_rows.h).
 #define PLIMSOLL_ROWS "kernels/attention/attention_catalog.inc"
 const test::TestedRows kTestedRows(
     {

@@ -27,9 +27,9 @@
 //     return column_sums_scratch_bytes(rows.rows, rows.columns, 3);
 //   }
 //
-// The header may include only these headers of the project: kernel_target.h, the catalog headers of other families, hardware/ and base/.
-// The source file may also include this header. The header that declares the kernel uses the same formulas. A family is listed in families.inc and in
-// this folder's CMakeLists.txt.
+// The catalog header of a family may include only these headers of the project: kernel_target.h, the catalog headers of other families,
+// hardware/ and base/. The source file may also include catalog.h. The header that declares the kernel uses the same formulas. A family is
+// listed in families.inc and in this folder's CMakeLists.txt.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@
 
 namespace plimsoll {
 
-// The backend of an implementation. The references (kRef) run on the CPU.
+// The backend of an implementation. The reference implementations (kRef), with which tests compare the others, run on the CPU.
 enum class Backend : uint8_t { kRef, kCpu, kCuda };
 
 constexpr std::string_view backend_name(Backend backend) {

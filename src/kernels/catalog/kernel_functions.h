@@ -22,8 +22,8 @@
 
 #include "base/check.h"
 
-// These macros replace the macro of a catalog row: they give the KernelFunction of the row if its implementation runs on this kind of
-// device, and nothing otherwise.
+// PLIMSOLL_KERNEL, the macro with which a catalog row is written, is defined as one of these macros. It then expands to the KernelFunction
+// of the row if its implementation runs on this kind of device, and to nothing otherwise.
 #define PLIMSOLL_CPU_FUNCTION(kernel, implementation, backend, ...) \
   PLIMSOLL_CPU_FUNCTION_##backend(implementation)
 #define PLIMSOLL_CPU_FUNCTION_kRef(implementation) \

@@ -134,7 +134,8 @@ TEST(AllReduceCuda, NcclSumsTheTensorsOfAllGpus) {
   expect_sums(results);
 }
 
-// The test below starts a process per GPU, and each process runs this test. The first process checks the sums of all processes.
+// Runs only in the processes, one per GPU, that AllReduceCuda.MappedPeersSumTheTensorsOfAllGpus starts. The first process checks the sums
+// of all processes.
 TEST(AllReduceCudaRank, SumsWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())
@@ -169,7 +170,7 @@ TEST(AllReduceCuda, MappedPeersSumTheTensorsOfAllGpus) {
   run_on_gpus_of_processes(num_ranks, "AllReduceCudaRank.*");
 }
 
-// The test is skipped with one GPU, because two ranks cannot share a GPU.
+// Two ranks must not use the same GPU. The ranks compare the UUIDs of their GPUs before they call CUDA, so this test needs no GPU.
 TEST(AllReduceCuda, TwoRanksOnOneGpuAreRefused) {
   testing::run_on_ranks(2, [&](Communicator& ranks) {
     try {

@@ -1,4 +1,5 @@
-// Lists the rows of the kernel catalog whose implementations the tests of this executable run (tests/support/kernel_rows.h).
+// Lists the functions that the CPU rows of communication_catalog.inc name. The tests of this executable run them, and a row that no test
+// runs is an error (tests/support/kernel_rows.h).
 #include "kernels/communication/all_reduce.h"
 #include "kernels/communication/head_exchange.h"
 #include "kernels/communication/message.h"

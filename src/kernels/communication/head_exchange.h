@@ -1,5 +1,7 @@
 // head_exchange: rearranges a matrix of T rows among N ranks from a division by rows (a rank has T / N rows of all columns) to a division
-// by columns (a rank has all rows of 1 / N of the columns), or back. The columns have up to three parts, each divided into N shares:
+// by columns (a rank has all rows of 1 / N of the columns), or back. Context parallelism needs it around attention: a rank has some tokens
+// with all heads, but attention needs all tokens of some heads. The columns have up to three parts (such as queries, keys and values), each
+// of which is divided into N shares, one per rank:
 //
 //   to heads:  x[T/N, C] -> y[T, C/N]   row t of y on rank s = the shares of rank s in row t of the whole matrix
 //   to rows:   x[T, C/N] -> y[T/N, C]   the inverse

@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Calls copy() for each piece of each row that is exchanged. Its arguments are the offset of the piece in the blocks for all ranks, its
-// offset in the matrix with all columns, and its number of bytes.
+// Calls copy(narrow, wide, bytes) for each range of bytes that is exchanged: the share of one rank in one part of the columns of one row.
+// `narrow` is the offset of these bytes in an array with one block per rank, and `wide` is their offset in the matrix with all columns.
 template <typename Copy>
 void for_each_piece(const HeadExchangeArgs& args, int num_ranks, const Copy& copy) {
   const int64_t wide_bytes = args.narrow_bytes() * num_ranks;

@@ -46,7 +46,8 @@ void receive_cpu(const ReceiveArgs& args);
 // The reference implementations of send and receive. They copy a message byte by byte.
 void send_ref(const SendArgs& args);
 void receive_ref(const ReceiveArgs& args);
-// Copy a message by copy engines, in memory that the GPUs of both ranks map. The stream waits for the other rank without a kernel.
+// Copy a message by copy engines: send_cuda_peers() into the send buffer, and receive_cuda_peers() from that buffer, which the GPU of the
+// receiver maps. While the stream waits for the other rank, no kernel occupies the GPU.
 void send_cuda_peers(const SendArgs& args, CudaStream stream);
 void receive_cuda_peers(const ReceiveArgs& args, CudaStream stream);
 // Send and receive a message through NCCL.

@@ -17,8 +17,8 @@ constexpr size_t kMostBytes = 700'001;
 constexpr size_t kRoom = size_t{1} << 20;
 constexpr int kMessages = 3;
 
-// Offsets in the memory block of a rank: kSent of the message that it sends to the next rank, kReceived of the message that it receives
-// from the previous rank, and room_of() of its send buffer, which differs between the ranks.
+// Offsets in the memory block of a rank. kSent is that of the message that the rank sends to the next rank, kReceived that of the message
+// that it receives from the previous rank, and room_of() returns that of its send buffer, which differs between the ranks.
 constexpr size_t kSent = 0, kReceived = kRoom;
 size_t room_of(int rank) {
   return (2 + static_cast<size_t>(rank)) * kRoom;
@@ -82,7 +82,7 @@ void check_ring(PeerMemory& peers, std::byte* device, size_t bytes, CudaStream s
   PLIMSOLL_CUDA(cudaGraphDestroy(graph));
 }
 
-// The test below starts a process per GPU, and each process runs this test.
+// Runs only in the processes, one per GPU, that MessageCuda.ArrivesAtTheOtherGpus starts.
 TEST(MessageCudaRank, SendsToTheNextRank) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone()) GTEST_SKIP() << "MessageCuda.ArrivesAtTheOtherGpus starts processes that run it";

@@ -1,6 +1,6 @@
-// Kernels that combine ranges of this rank's tensors with the same ranges of the other ranks' tensors. They read the latter in the memory
-// of the other GPUs, which this GPU maps, or in local copies. All collective kernels that use mapped memory share this code. Thread-safe:
-// each call only enqueues work on its stream.
+// Kernels that combine ranges of this rank's tensors with the same ranges of the other ranks' tensors. They read the other ranks' elements
+// in the memory of the other GPUs, which this GPU maps, or in local copies. All collective kernels that use mapped memory share this code.
+// Thread-safe: each call only enqueues work on its stream.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,8 +30,9 @@ struct Part {
   const T* own = nullptr;
   T* sum = nullptr;
   int64_t count = 0;
-  int64_t copies = 0;   // distance in bytes from `own` to the copy of the elements of the first other rank
-  int64_t between = 0;  // distance in bytes between the copies of two other ranks
+  // distance in bytes from `own` to the copy of the same elements of the first other rank
+  int64_t copies = 0;
+  int64_t between = 0;  // distance in bytes between the copies of the elements of two other ranks
 };
 
 // The items of one launch, such as ranges to be summed. A thread block processes the item number blockIdx.y.
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(kPartThreads)
   sum_part(part, ranks, [&](int rank) { return at_distance(part.own, distances.bytes[rank]); });
 }
 
-// Calls launch(parts, grid) for groups of up to kMostParts items. vectors_of(item) must return the number of vectors of 16 bytes of an
-// item. The grid is so large that a thread handles about four vectors of the largest item.
+// Calls launch(parts, grid) for groups of up to kMostParts items. vectors_of(item) must return the number of 16-byte vectors in an item.
+// The grid is so large that a thread handles about four vectors of the largest item.
 template <typename Item, typename VectorsOf, typename Launch>
 void launch_items(const std::vector<Item>& all, const VectorsOf& vectors_of, const Launch& launch) {
   for (size_t first = 0; first < all.size(); first += kMostParts) {

@@ -17,8 +17,9 @@
 namespace plimsoll::test {
 namespace {
 
-// The number of elements of a tensor, and the number (`block`) of which the size of its slices must be a multiple. Some slices are empty,
-// and some are smaller than others. The last tensors are larger than kSmallTensorBytes in every type.
+// The number of elements of a tensor. The number of elements of its slices, one per rank, is a multiple of `block`, except for the last
+// slice that is not empty. Some slices are therefore empty or smaller than others. The last tensors are larger than kSmallTensorBytes in
+// every type.
 struct DividedSize {
   int64_t count;
   int64_t block;
@@ -202,7 +203,7 @@ TEST(RankSlicesCuda, NcclExchangesTheSlicesOfAllGpus) {
   });
 }
 
-// The test below starts a process per GPU, and each process runs this test.
+// Runs only in the processes, one per GPU, that RankSlicesCuda.MappedPeersExchangeTheSlicesOfAllGpus starts.
 TEST(RankSlicesCudaRank, ExchangesSlicesWithTheOthers) {
   const RankPlace place = place_of_this_process();
   if (place.is_alone())

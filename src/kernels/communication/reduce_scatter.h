@@ -43,9 +43,10 @@ void all_gather_cpu(const RankSlicesArgs& args);
 void reduce_scatter_ref(const RankSlicesArgs& args);
 // The reference of all_gather, in which each rank broadcasts its slice of each tensor.
 void all_gather_ref(const RankSlicesArgs& args);
-// Use memory that the GPUs of all ranks map. Copy engines copy the slices of the other ranks: for reduce_scatter into scratch memory,
-// where a kernel adds them, and for all_gather into the tensors. One kernel reads small slices directly in the memory of the other GPUs.
-// Requires: tensors, slices that are summed, and slices that are stored outside the tensors begin at multiples of 16 bytes.
+// The kernels that use memory that the GPUs of all ranks map. Copy engines copy the slices of the other ranks: for reduce_scatter into
+// scratch memory, where a kernel adds them, and for all_gather into the tensors. Copy engines do not copy small slices; one kernel reads
+// them directly in the memory of the other GPUs. Requires: tensors, slices that are summed, and slices stored outside the tensors begin
+// at multiples of 16 bytes.
 void reduce_scatter_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 void all_gather_cuda_peers(const RankSlicesArgs& args, CudaStream stream);
 // Sum or gather all tensors in one launch of NCCL.

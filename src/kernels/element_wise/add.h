@@ -101,8 +101,8 @@ void accumulate_cuda(const AccumulateArgs& args, const int32_t* accumulate, Cuda
 
 void bias_add_fwd_cuda(const BiasAddFwdArgs& args, CudaStream stream);
 
-// Adds to d_b if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error of d_b: column_sum_cuda_error_bound.
-// Scratch: bias_grad_cuda_scratch_bytes, aligned to 16.
+// Computes bias_grad on a GPU. Adds to d_b if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Error of d_b:
+// column_sum_cuda_error_bound. Scratch: bias_grad_cuda_scratch_bytes, aligned to 16.
 void bias_grad_cuda(const BiasGradArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t bias_grad_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 1);

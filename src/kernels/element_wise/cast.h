@@ -5,10 +5,10 @@
 // f64 is converted to the 16-bit types through f32 (two roundings), like View::store. Overflow gives
 // infinity; NaN stays NaN.
 //
-// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. Both
-// functions take any pair of f64, f32, bf16 and f16. Errors: kInternal if a view is absent or has an unsupported
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views do not own memory. cast_fwd_ref
+// and cast_fwd_cpu take any pair of f64, f32, bf16 and f16. Errors: kInternal if a view is absent or has an unsupported
 // type. Aliasing: y may be x only if both types have the same size. Scratch: none. Error: none beyond the rounding
-// above. Denormal numbers are flushed to zero if the thread's mode says so. Repeatability: exact. Cost: 2n elements
+// above. A thread that flushes denormals (device/cpu/parallel.h) flushes them here, too. Repeatability: exact. Cost: 2n elements
 // moved.
 #pragma once
 

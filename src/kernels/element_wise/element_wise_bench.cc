@@ -59,7 +59,7 @@ struct Tensors {
   }
 };
 
-// The baseline: a copy by memcpy of the C library with the same chunks and threads as the kernels.
+// The baseline of the benchmark: std::memcpy, with the same chunks and threads as the kernels.
 void copy(benchmark::State& state) {
   Tensors tensors(state, DType::kF32);
   for (auto _ : state) {

@@ -42,8 +42,9 @@ struct Drop {
   template <int N>
   __device__ void apply(float (&x)[N], const float (&)[N], int64_t first) const {
     if (!dropout.on) return;
-    // If the elements are a whole tensor (C = 0), or if C is a multiple of eight, as `all` and `first` then are, the N elements of x have
-    // consecutive random numbers, of which the first is at a multiple of N. dropout.apply() can then draw them together.
+    // The N elements of x have consecutive random numbers, of which the first is at a multiple of N, if the elements are a whole tensor (C
+    // = 0), or if C is a multiple of eight, because then `all` and `first` are multiples of eight too. dropout.apply() can then draw the N
+    // numbers together.
     if (columns.C % static_cast<int64_t>(kHalvesOfBlock) == 0)
       return dropout.apply<N>(site, columns.number_of(first), x);
     int64_t numbers[N];

@@ -6,8 +6,8 @@
 //
 //   y = f(g) u          d_g = d_y u f'(g)          d_u = d_y f(g)
 //
-// Types, threads, ownership, errors and repeatability are those of gelu.h. The halves of an odd F are not aligned; the
-// kernels then load single elements on a GPU.
+// Types, threads, ownership, errors and repeatability are those of gelu.h. If F is not a multiple
+// of the number of elements in 16 bytes, the halves of a row are not aligned, and the GPU kernels load single elements.
 #pragma once
 
 #include <cmath>

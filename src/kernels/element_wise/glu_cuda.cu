@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   store_floats<T, N>(y + t * F + f, up);
 }
 
-// d_x may be x: a thread reads its elements before it writes them.
+// Computes d_x. d_x may be the same array as x, because a thread reads its elements of x before it writes them.
 template <class Form, typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     glu_bwd_kernel(const T* x, const T* d_y, T* d_x, int64_t packs, int64_t packs_of_row) {

@@ -66,8 +66,8 @@ constexpr int64_t scale_shift_bwd_scratch_bytes(int64_t T, int64_t C) {
 
 void scale_shift_fwd_cuda(const ScaleShiftFwdArgs& args, CudaStream stream);
 
-// Adds to d_gain and d_bias if *accumulate is not 0; if `accumulate` is null, args.accumulate decides. Scratch:
-// scale_shift_bwd_cuda_scratch_bytes, aligned to 16.
+// Computes scale_shift_bwd on a GPU. Adds to d_gain and d_bias if *accumulate is not 0; if `accumulate` is null, args.accumulate decides.
+// Scratch: scale_shift_bwd_cuda_scratch_bytes, aligned to 16.
 void scale_shift_bwd_cuda(const ScaleShiftBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 constexpr int64_t scale_shift_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_cuda_scratch_bytes(T, C, 2);

@@ -2,11 +2,11 @@
 // no memory.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
-//   fwd of some rows: table_0 holds rows [first_row, first_row + num_rows) of a table; an id of another row adds nothing
+//   fwd if ranks divide table 0: table_0 contains its rows [first_row, first_row + num_rows); other ids add nothing
 //   bwd:  d_table[v, c] = (or +=) sum over the pairs (v, t) of sorted of d_x[t, c];  nothing is added to row
 //         padding_id (the padding_idx of PyTorch's Embedding)
-//   bwd of some rows: d_table holds rows [first_row, first_row + V) of a table of table_rows; the bits are the
-//         same as in the gradient of the whole table
+//   bwd if ranks divide the table: d_table contains rows [first_row, first_row + V) of a table of table_rows rows;
+//         the bits are the same as in the gradient of the whole table
 //
 // Legend: T rows of x, C columns, V rows of a table; all row-major and dense.
 //
@@ -95,7 +95,8 @@ double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
 // The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Tables and x may each be f32, bf16 or
 // f16; d_table is f32.
 
-// Reads the number of tokens from *num_tokens in device memory; if `num_tokens` is null, it is args.num_tokens.
+// Computes embedding_sum_fwd on a GPU. Reads the number of tokens from *num_tokens in device memory; if `num_tokens` is null, it is
+// args.num_tokens.
 void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
 
 // Computes embedding_bwd on a GPU. The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or longer ones for large batches.

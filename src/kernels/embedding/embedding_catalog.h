@@ -10,7 +10,7 @@ namespace plimsoll {
 
 // Describes a call of embedding_sum_fwd or embedding_bwd to the kernel catalog.
 struct EmbeddingProblem {
-  int64_t tokens = 0;   // T
+  int64_t tokens = 0;   // number of tokens, called T in embedding.h
   int64_t columns = 0;  // number of columns of the table, called C in embedding.h
 };
 // Describes a call of sort_ids to the kernel catalog.

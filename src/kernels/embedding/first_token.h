@@ -4,7 +4,7 @@
 //
 // row(b) = cu_seqlens[b] for the first token, cu_seqlens[b + 1] - 1 for the last
 // fwd:  out[b, c] = x[row(b), c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
-// bwd:  d_x[row(b), c] = d_out[b, c] for those b; every other element of d_x is 0
+// bwd:  d_x[row(b), c] = d_out[b, c] if cu_seqlens[b] < cu_seqlens[b + 1]; every other element of d_x is 0
 //
 // Legend: T rows (one per token, then unused tail rows), C columns, B sequences (unused ones are empty); row-major and dense.
 // cu_seqlens[B + 1] is i32. Types: x and out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating type.

@@ -31,8 +31,8 @@
 
 namespace plimsoll {
 
-// Computes table[t, i] = c_i and table[t, D/2 + i] = s_i of each row. The length of a row's sequence is the difference of
-// two neighbours in cu_seqlens; rows from cu_seqlens[B] on are given the length 0.
+// Computes table[t, i] = c_i and table[t, D/2 + i] = s_i of each row. The frequencies of some RoPE types depend on the length of
+// the row's sequence, the difference of two neighbours in cu_seqlens; for rows from cu_seqlens[B] on the length is 0.
 //   Scratch: none. Cost: T D / 2 sines and cosines in double; T D elements moved.
 struct RopeTableArgs {
   ConstView positions;   // position of each token in its sequence, i32, shape [T]

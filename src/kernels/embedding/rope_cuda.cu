@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_const
   if (t >= args.T) return;
   const RopeFrequencies& f = args.frequencies;
   double frequency = f.beyond[i];
-  // Searches for the length of the sequence only if the frequencies depend on it. This is the case for the RoPE types that have an original
-  // length, such as dynamic and longrope.
+  // Searches for the length of the sequence only if the frequencies depend on it. They do for RoPE types such as dynamic and longrope,
+  // which use other frequencies for sequences of more than f.original tokens.
   if (f.original > 0) {
     const int length = length_of_sequence(args.cu_seqlens, args.B, t);
     if (length <= f.original) {

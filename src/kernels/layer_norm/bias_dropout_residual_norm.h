@@ -35,7 +35,7 @@ struct BiasDropoutResidualNormFwdArgs {
   ConstView x;         // input, shape [T, C]
   ConstView bias;      // bias that is added to x, shape [C]; may be null
   ConstView residual;  // residual that is added after dropout, shape [T, C]; may be null
-  ConstView gain;      // [C]
+  ConstView gain;      // gain of the norm, shape [C]
   ConstView beta;      // bias of the norm, shape [C]; null means zero
   View y;              // output, shape [T, C]
   View x_hat;          // output x_hat, shape [T, C]; null if no backward pass follows
@@ -66,8 +66,8 @@ struct BiasDropoutResidualNormBwdArgs {
   ConstView d_y;         // gradient of y, shape [T, C]
   ConstView d_y2;        // second gradient of y, shape [T, C], that is added to d_y first; may be null
   ConstView x_hat;       // output of the forward pass, shape [T, C]
-  ConstView rstd;        // [T]
-  ConstView gain;        // [C]
+  ConstView rstd;        // output rstd of the forward pass, shape [T]
+  ConstView gain;        // gain of the norm, shape [C]
   ConstView d_sum_term;  // gradient of s from other ops that read s, shape [T, C]; may be null
   View d_residual;       // output, the gradient of s, shape [T, C]; may be null
   View d_x;              // output, the gradient of x, shape [T, C]; may be null

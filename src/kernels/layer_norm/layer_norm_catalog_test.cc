@@ -1,4 +1,5 @@
-// Lists the implementations in the kernel catalog that the tests in this executable cover (tests/support/kernel_rows.h).
+// Lists the functions that the CPU rows of layer_norm_catalog.inc name. The tests of this executable run them, and a row that no test runs
+// is an error (tests/support/kernel_rows.h).
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/rms_norm.h"

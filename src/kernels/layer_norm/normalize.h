@@ -32,7 +32,7 @@ namespace plimsoll {
 struct NormalizeFwdArgs {
   ConstView x;  // input, shape [T, C]
   View x_hat;   // output, shape [T, C]
-  View rstd;    // [T]
+  View rstd;    // output, the factor rstd of each row, shape [T]
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
@@ -46,7 +46,7 @@ void normalize_fwd_cpu(const NormalizeFwdArgs& args);
 struct NormalizeBwdArgs {
   ConstView d_x_hat;  // gradient of x_hat, shape [T, C]
   ConstView x_hat;    // output of the forward pass, shape [T, C]
-  ConstView rstd;     // [T]
+  ConstView rstd;     // output rstd of the forward pass, shape [T]
   View d_x;           // output, the gradient of x, shape [T, C]
   int64_t T = 0;
   int64_t C = 0;

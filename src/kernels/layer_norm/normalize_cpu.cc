@@ -18,8 +18,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The last pass over a row also prefetches the next row, so that memory is read while a row is computed. For the last row, the prefetch has
-// no effect.
+// In the functions below, the last pass over a row also prefetches the next row, so that memory is read while a row is computed. For the
+// last row, the prefetch has no effect.
 
 // Copies a row to the fp32 array s and returns its mean.
 template <class T>

@@ -41,7 +41,7 @@ struct RmsNormDims {
 struct RmsNormFwdArgs {
   RmsNormDims dims;
   ConstView x;            // input, shape [T, N]
-  ConstView gain;         // [C]
+  ConstView gain;         // gain of the first H vectors of a row, shape [C]
   ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
   View y;                 // output, shape [T, N]
   View rstd;              // output rstd, shape [T, H + G]; null if no backward pass follows
@@ -65,11 +65,11 @@ struct RmsNormBwdArgs {
   RmsNormDims dims;
   ConstView d_y;          // gradient of y, shape [T, N]
   ConstView x;            // input of the norm, shape [T, N]
-  ConstView gain;         // [C]
+  ConstView gain;         // gain of the first H vectors of a row, shape [C]
   ConstView second_gain;  // gain of the G later vectors of a row, shape [C]; null if G is 0
   ConstView rstd;         // output of the forward pass, shape [T, H + G]
   View d_x;               // output, the gradient of x, shape [T, N]
-  View d_gain;            // [C]
+  View d_gain;            // output, the gradient of the gain, shape [C]
   View d_second_gain;     // output, the gradient of second_gain, shape [C]; null if G is 0
   View scratch;
   Accumulate accumulate = Accumulate::kOverwrite;

@@ -22,7 +22,7 @@ constexpr int kElements = static_cast<int>(kRmsNormElements);
 
 // The vectors of each row to which one gain applies: `count` of them, starting with vector number `first`.
 struct Vectors {
-  int64_t row_elements = 0;  // N
+  int64_t row_elements = 0;  // number of elements of a row, called N in rms_norm.h
   int64_t per_row = 0;       // H + G, the length of a row of rstd
   int64_t total = 0;         // T * count, the number of vectors
   int count = 1, first = 0;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads)
       for (int i = 0; i < N; ++i) {
         value.x[j][i] *= rstd;  // x is replaced by x_hat
         sums[j][i] = fmaf(from.x[j][i], value.x[j][i], sums[j][i]);
-        from.x[j][i] *= factors[i];  // g
+        from.x[j][i] *= factors[i];  // d_y is replaced by g = d_y gain
         product = fmaf(from.x[j][i], value.x[j][i], product);
       }
     }

@@ -94,7 +94,7 @@ struct ClassSumsLossArgs {
   // The number of correct predictions, i32; may be null. Requires columns.counts if it is not null.
   View num_correct = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;   // V
+  int64_t num_classes = 0;   // number of classes of all ranks, called V above
   int64_t rank_classes = 0;  // number of classes per rank, called K above; class k belongs to rank k / K
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
@@ -109,7 +109,7 @@ struct ClassSumsLossBwdArgs {
   ConstView d_loss = {};
   View d_sums_BS = {};
   int64_t num_rows = 0;
-  int64_t num_classes = 0;  // V
+  int64_t num_classes = 0;  // number of classes of all ranks, called V above
   double label_smoothing = 0.0;
   double z_coefficient = 0.0;
   ClassColumns columns = {};

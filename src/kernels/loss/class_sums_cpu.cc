@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Computes the sums of class_sums.h for one row `x` of logits, and stores each in the element of `sums` that args.columns gives for it.
-// Requires: all elements of `sums` are zero.
+// Computes the sums of class_sums.h for one row `x` of logits, and stores each of them in the element of `sums` whose index args.columns
+// returns. Requires: all elements of `sums` are zero.
 void class_sums_of_row(const ClassSumsArgs& args, const float* x, int64_t label, float* sums) {
   const ClassColumns& columns = args.columns;
   const ClassShare& share = args.share;

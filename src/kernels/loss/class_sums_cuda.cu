@@ -169,7 +169,7 @@ __device__ __forceinline__ bool predicts_label(const float* sums, const ClassCol
   return true;
 }
 
-// The parameters from which the kernels compute the loss from class sums.
+// The parameters of the kernels that compute the loss, or its gradient, from the class sums (class_sums.h).
 struct SumsLoss {
   const int32_t* labels = nullptr;
   int64_t num_rows = 0;

@@ -140,8 +140,8 @@ TEST(ClassSumsLoss, Fp32MatchesTheReference) {
   });
 }
 
-// Compares the gradients of the logits of every rank with the reference. bf16 logits are replaced by their gradients, and `kernel` gets
-// scratch memory for one row of them.
+// Compares the gradients of the logits of every rank with the reference. If the logits are bf16, the gradients overwrite them, and `kernel`
+// gets scratch memory for one row of fp32 logits per thread.
 template <typename Kernel>
 void check_bwd(Classes& c, DType dtype, const Kernel& kernel) {
   const Division& d = c.division;

@@ -1,6 +1,5 @@
-// CPU code that bce_with_logits and mse share, whose losses are sums over elements: the loops over the
-// rows. Rows after the real ones are not part of the loss and get gradients of zero. Thread-safe: no
-// state.
+// CPU code that bce_with_logits and mse share, whose losses are sums over elements: the loops over the rows. Rows after the first
+// num_real_rows rows contain no sample; they are not part of the loss and get gradients of zero. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>

@@ -29,7 +29,7 @@ struct ElementLossCase {
 enum class Loss { kBce, kMse };
 constexpr Loss kLosses[] = {Loss::kBce, Loss::kMse};
 
-// Sizes of the tested tensors: B rows, of which only the first R are real, and K columns.
+// Sizes of the tested tensors: B rows, of which only the first R contain samples, and K columns.
 struct Shape {
   int64_t B, R, K;
 };
@@ -41,7 +41,7 @@ struct ElementLossTensors {
     x.fill_normal(0.0, 4.0);
     labels.fill_uniform(0.0, 1.0);
     denominator = static_cast<double>(s.R);
-    // Fills the rows after the real ones with NaN, because no kernel may read them.
+    // Fills the rows without a sample with NaN, because no kernel may read them.
     for (int64_t i = s.R * s.K; i < s.B * s.K; ++i) {
       x.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }

@@ -54,7 +54,7 @@ struct LinearCrossEntropyFwdArgs {
   View z_loss = {};            // one element: the z-loss, a part of the loss; null if it is not to be stored
   // One i32 element: the number of correct predictions; null if they are not to be counted.
   View num_correct = {};
-  // Used if the classes are divided among ranks: receives the class sums instead of loss, z_loss and num_correct.
+  // Used if the classes are divided among ranks: receives the class sums (class_sums.h) instead of loss, z_loss and num_correct.
   View sums_BS = {};
   ClassShare share = {};
   std::span<std::byte> scratch = {};
@@ -67,7 +67,7 @@ struct LinearCrossEntropyBwdArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};  // one element: the gradient with respect to the loss
-  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums (class_sums.h).
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_x_BH = {};
@@ -81,7 +81,7 @@ struct LinearCrossEntropyGradArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums (class_sums.h).
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View d_w_KH = {};  // null if the gradient of the weight is not to be computed
@@ -98,7 +98,7 @@ struct LinearCrossEntropyWithGradientsArgs {
   ConstView labels_B = {};
   ConstView denominator = {};
   ConstView d_loss = {};
-  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums.
+  // Used instead of d_loss and the denominator if the classes are divided among ranks: gradients of the class sums (class_sums.h).
   ConstView d_sums_BS = {};
   ClassShare share = {};
   View loss = {};    // one element: the loss of all rows
@@ -125,8 +125,8 @@ constexpr double linear_cross_entropy_d_logit_error(int64_t num_classes, double 
          softmax_cross_entropy_bwd_error(num_classes, scale, z);
 }
 
-// The references process the same chunks as the fast kernels. Where a fast kernel calls another kernel, they call the reference of that
-// kernel.
+// The references process the same chunks as the fast kernels. Where a fast kernel calls another kernel, its reference calls the reference
+// of that kernel.
 void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
                                   const LinearCrossEntropyFwdArgs& args);
 void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,

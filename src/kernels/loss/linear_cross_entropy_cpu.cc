@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// The weight w as the products for the logits, or those for d_x, read it: in the layout in which it is stored, or as a copy in the layout
-// that the matrix library needs (`packs`).
+// The weight w as it is read by the products for the logits, or by the products for d_x: in the layout in which it is stored, or as a copy
+// in the layout that the matrix library needs (`packs`).
 struct ChunkWeight {
   bool packs = false;
   int64_t packed_bytes = 0;

@@ -61,7 +61,7 @@ void bench_cross_entropy_bwd(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * p.num_rows * p.num_classes);
 }
 
-// Describes the class sums of two ranks. The benchmark measures the first rank, which has half of all classes.
+// Describes the class sums (class_sums.h) of two ranks. The benchmark measures the first rank, which has half of all classes.
 constexpr ClassColumns kTwoRanks{.ranks = 2};
 
 void bench_class_sums(benchmark::State& state) {
@@ -123,7 +123,8 @@ BENCHMARK(bench_class_sums_bwd)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, bce, bce_with_logits_fwd_cpu)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, mse, mse_fwd_cpu)->PLIMSOLL_SHAPES;
 
-// Measures the cost of distributing an empty loop over threads. kLossBlockElements is chosen such that a block takes longer than that.
+// Measures the cost of distributing an empty loop over threads. kLossBlockElements is chosen such that a block of rows takes longer than
+// this.
 void bench_empty_parallel_for(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   for (auto _ : state) parallel_for(2, [](int64_t index, int) { benchmark::DoNotOptimize(index); });

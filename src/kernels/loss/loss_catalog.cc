@@ -15,7 +15,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The number of rows of all chunks but the last, and that of the last chunk, which may have fewer rows.
+// The number of rows of each chunk but the last, and the number of rows of the last chunk, which may be smaller.
 struct ChunkSizes {
   int64_t full = 0;
   int64_t last = 0;
@@ -115,8 +115,8 @@ LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntr
     scratch.z_losses = parts.take(problem.z_coefficient > 0.0 ? dtype_bytes(DType::kF64) : 0);
   }
   scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
-  // The kernels that compute gradients convert only one row of logits per thread to fp32. The forward kernel converts a whole chunk,
-  // because the logits are read a second time to count the correct predictions.
+  // The kernels that compute gradients convert only one row of logits per thread to fp32. The kernel that computes only the loss converts a
+  // whole chunk, because the logits are read a second time to count the correct predictions.
   const bool keeps_rows = problem.x != DType::kF32 && part != LossPart::kLoss;
   const int64_t wide_rows =
       keeps_rows ? problem.num_threads * cross_entropy_wide_row_floats(problem.classes) : chunk;

@@ -18,11 +18,11 @@ constexpr int64_t row_loss_cuda_scratch_bytes(int64_t num_rows) {
 // Describes a call of linear_cross_entropy.h to the kernel catalog: the last matrix product of a classifier and its loss, in chunks of
 // rows. Requires: rows, chunk_rows, hidden, classes >= 1.
 struct LinearCrossEntropyProblem {
-  int64_t rows = 0;  // B
+  int64_t rows = 0;  // number of rows, called B in linear_cross_entropy.h
   // Number of rows per chunk. If it is larger than `rows`, all rows are one chunk.
   int64_t chunk_rows = 0;
-  int64_t hidden = 0;     // H
-  int64_t classes = 0;    // K
+  int64_t hidden = 0;     // hidden size, called H
+  int64_t classes = 0;    // number of classes, called K
   DType x = DType::kF32;  // type of x and of the logits
   DType w = DType::kF32;  // type of the weight; on a CPU, an f32 weight is rounded to bf16 if x is bf16
   DType d_w = DType::kF32;
@@ -89,8 +89,8 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
 // Returns true if the CPU kernels convert w to bf16 once for all chunks. This is the case if w is f32, x is bf16, and chunks have so few
 // rows that no matrix product copies w into its own layout anyway.
 bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem);
-// Returns the matrix products for a chunk of `rows` rows on a CPU. Some products would copy w into their own layout for every chunk. They
-// read a copy instead that is made once for all chunks.
+// Returns the matrix products for a chunk of `rows` rows on a CPU. A product that would copy w into its own layout for every chunk reads a
+// copy instead that is made once for all chunks.
 LossChunkProducts linear_cross_entropy_cpu_products(const LinearCrossEntropyProblem& problem, int64_t rows);
 // Returns the number of floats of scratch memory per thread that are needed to convert a row of bf16 logits to fp32.
 constexpr int64_t cross_entropy_wide_row_floats(int64_t classes) {
@@ -99,8 +99,8 @@ constexpr int64_t cross_entropy_wide_row_floats(int64_t classes) {
 // Returns the number of rows per chunk on a GPU: chunk_rows rounded up so that every chunk of x begins at a multiple of 256 bytes, which
 // cuBLASLt assumes.
 int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem);
-// Returns the distance in elements between two rows of logits on a GPU: the classes, rounded up to kLogitRowBytes. Adjacent rows of GPT-2's
-// 50257 classes would begin at odd addresses, for which cuBLASLt has only slow algorithms.
+// Returns the distance in elements between two rows of logits on a GPU: the number of classes, rounded up so that a row has a multiple of
+// kLogitRowBytes bytes. Adjacent rows of GPT-2's 50257 classes would begin at odd addresses, for which cuBLASLt has only slow algorithms.
 int64_t linear_cross_entropy_cuda_logit_stride(const LinearCrossEntropyProblem& problem);
 inline constexpr int64_t kLogitRowBytes = 128;
 

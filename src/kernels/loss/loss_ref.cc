@@ -67,7 +67,8 @@ void nll_fwd_ref(const NllFwdArgs& args) {
     double sum_log_p = 0.0;
     for (int64_t k = 0; k < num_classes; ++k) sum_log_p += args.y_BK.load(b * num_classes + k);
     sum -= (1.0 - args.label_smoothing) * args.y_BK.load(b * num_classes + label);
-    // A probability of exactly 0 has an infinite logarithm, which must not be multiplied by 0.
+    // Without label smoothing this term is skipped instead of multiplied by 0: the logarithm of a probability of exactly 0 is -infinity,
+    // and 0 times -infinity is NaN.
     if (args.label_smoothing > 0.0) {
       sum -= args.label_smoothing / static_cast<double>(num_classes) * sum_log_p;
     }

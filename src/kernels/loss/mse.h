@@ -1,8 +1,8 @@
 // This header states the contracts of the mean squared error for regression, forward and backward. Thread-safe: kernels keep no state.
 // Views are used only during the call.
 //
-// Shape letters: B rows, K targets; dense, row-major. Only the first num_real_rows rows are real; the others
-// are never read, and their gradients are set to 0.
+// Shape letters: B rows, K targets; dense, row-major. Only the first num_real_rows rows contain samples ("real rows"); the others are never
+// read, and their gradients are set to 0.
 //
 // Formula, over real rows: loss = 1/(denominator K) * sum_{b,k} (x - y)^2; d_x = 2 (x - y) * d_loss /
 // (denominator K).

@@ -23,7 +23,7 @@
 // Special values: as in softmax.h; a row whose logits contain a NaN or +inf makes the loss NaN. Finite logits
 // of any size give a finite loss of up to about 2 FLT_MAX in double; above FLT_MAX it becomes infinite if it is stored in fp32.
 // Aliasing: d_logits may be the same buffer as logits.
-// With c = 0 the results have the bits of the formula without it.
+// With c = 0 the results have the bits of a loss without the z-loss.
 // Scratch: none.
 // Repeatability: the same bits for any number of threads; rows are never split.
 // Cost: fwd reads 4BK bytes, bwd reads 4BK and writes 4BK bytes; about 20 BK FLOPs each.

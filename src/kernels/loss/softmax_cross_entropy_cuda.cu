@@ -285,8 +285,9 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
   }
 }
 
-// Returns true if the kernel that keeps rows in registers can be used, which needs shared memory for a row. It cannot be used before
-// compute capability 8.0, nor for fp32 logits on GPUs with 100 KiB of shared memory.
+// Returns true if the kernel that keeps rows in registers is used: for rows of more than kHeldClasses / 2 and at most kHeldClasses classes,
+// if a thread block can have shared memory for a row. This excludes GPUs before compute capability 8.0, and fp32 logits on GPUs with 100
+// KiB of shared memory.
 template <typename T>
 constexpr int kHeldBytes = kHeldClasses* static_cast<int>(sizeof(T));
 template <typename T>

@@ -171,8 +171,8 @@ TEST(SoftmaxCrossEntropy, MatchesPyTorch) {
   }
 }
 
-// The fused kernel must give the same numbers as log_softmax followed by nll: up to rounding in f64, and within the error bounds of both in
-// f32.
+// The fused kernel must give the same numbers as log_softmax followed by nll: up to rounding in f64, and within the sum of their error
+// bounds in f32.
 TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   for (const double smoothing : {0.0, 0.25}) {
     const Shape shape{12, 9};
@@ -388,7 +388,7 @@ TEST(SoftmaxCrossEntropy, InPlaceHasTheBitsOfForwardAndBackward) {
       for (const auto& [smoothing, z_coefficient] : {std::pair{0.0, 0.0}, {0.1, 0.0}, {0.1, 1e-3}}) {
         const int64_t n = shape.B * shape.K;
         CrossEntropyTensors given("in_place/given", shape, dtype);
-        // The name seeds the random numbers. Both sets of tensors have the same name, so they have the same labels.
+        // The name seeds the random numbers. `wide` has the same name as `given`, so the two have the same labels.
         CrossEntropyTensors wide("in_place/given", shape, DType::kF32);
         wide.z_coefficient = z_coefficient;
         wide.logits.assign(given.logits.to_doubles());

@@ -22,7 +22,7 @@ inline constexpr int64_t kRowsOfEight = 16, kRowsOfFour = 128;
 inline constexpr int kMostListed = 1024;
 
 // A logit and its class as one number that can be compared: a larger logit gives a larger number, and of two equal logits the one with the
-// smaller class does. The value kNothing means that there is no logit.
+// smaller class gives the larger number. The value kNothing means that there is no logit.
 using Key = unsigned long long;
 inline constexpr Key kNothing = 0;
 
@@ -204,8 +204,8 @@ __device__ __forceinline__ void select_keys(const RowPart<T>& part, uint32_t own
   }
 }
 
-// Writes the largest key of a part to shared.keys[0]. Only threads whose largest logit is that of the block read their logits again, to find
-// the smallest class.
+// Writes the largest key of a part to shared.keys[0]. Only threads whose largest logit is that of the block read their logits again, to
+// find the smallest class.
 template <typename T>
 __device__ __forceinline__ void select_key(const RowPart<T>& part, uint32_t own, TopShared& shared) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -230,7 +230,8 @@ __device__ __forceinline__ void select_logits(const RowPart<T>& part, int k, Top
     greatest = fmaxf(greatest, greatest_of<T, kN>(raw));
     own_sum.add<T, kN>(raw);
   });
-  // greatest_of() returns -FLT_MAX if a batch contains nothing larger, so `greatest` is at least the largest selectable logit of the thread.
+  // greatest_of() returns -FLT_MAX if a batch contains nothing larger, so `greatest` is never less than the largest selectable logit of
+  // the thread.
   const uint32_t own = greatest == -INFINITY ? 0 : order_of(greatest);
   if constexpr (kSingle) {
     select_key(part, own, shared);

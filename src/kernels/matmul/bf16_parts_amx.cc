@@ -5,14 +5,14 @@
 namespace plimsoll {
 namespace {
 
-// The layout of a step, which contains 32 terms (elements that are multiplied and summed) of 32 rows of A or 32 columns of B: for each of
-// the three bf16 parts, first the tile of 16 rows or columns and then the tile of the other 16.
+// A "step" is 32 terms (elements that are multiplied and summed) of 32 rows of A or of 32 columns of B. It contains, for each of the three
+// bf16 parts into which the numbers are split, the tile of the first 16 rows or columns and then the tile of the other 16.
 constexpr int64_t kPartBytes = 2 * kTileBytes;
 static_assert(kPartsStepBytes == kParts * kPartBytes && kPartsStepTerms == kTileTerms);
 
 // Each 32-bit word of a tile contains the bf16 numbers of two terms of a row or column: term i in the lower half and term i + 16 in the
 // upper half. The two numbers therefore come from two vectors of fp32 numbers. A shift and a mask convert them back to fp32, to compute
-// what their rounding lost.
+// what their rounding lost. `halves` is the permutation that forms the words, and `upper` is the mask.
 struct WordOrder {
   __m512i halves;
   __m512i upper;

@@ -256,8 +256,9 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   };
   run(own, o.y);
   run(apart, o.z);
-  // The allowed difference is 12 times the usual one, which is meant for sums whose magnitude is about one. Here, both methods round sums
-  // of up to six twice, at different points, and the norm multiplies the rounding errors by gains of up to three.
+  // The allowed difference is 12 times the usual one, which is meant for sums whose magnitude is about one. The sums of this layer reach a
+  // magnitude of six, the fused and the separate kernels round them twice at different points, and the norm multiplies the rounding errors
+  // by gains of up to three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
     std::printf("norm %6lld x %5lld x %5lld: Plimsoll %8.4f ms %6.1f TFLOP/s, separate %8.4f ms (%s), %s\n",
@@ -336,7 +337,7 @@ void chunks(int64_t rows, int64_t columns, int64_t terms) {
   for (const View& view : {v, first, other}) PLIMSOLL_CUDA(cudaFree(view.data));
 }
 
-// Captures one call per copy of the weights, and returns the CUDA graph.
+// Captures one call of `product` for each copy of the weights in a CUDA graph, and returns the executable graph.
 cudaGraphExec_t capture_calls(CudaMatmul& product, const Operands& operands, const View& y,
                               const std::vector<View>& weights) {
   cudaGraph_t graph = nullptr;

@@ -22,8 +22,8 @@ enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 struct Biases {
   float left[2], right[2];
 };
-// Returns this thread's biases for the 16 columns of step number `step` of a part: two biases for its left and two for its right eight
-// columns. Returns zeros unless the bias is added after the tile was rounded, as with GELU.
+// Returns this thread's biases for the 16 columns of step number `step` of a part (64 columns of a tile): two biases for its left and two
+// for its right eight columns. Returns zeros unless the bias is added after the tile was rounded, as with GELU.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             int step) {
@@ -84,9 +84,9 @@ __device__ __forceinline__ void store_part(const Args& args, const Warp& warp, c
                                    biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
-// Multiplies four stages of x and w. If a finished tile waits to be written, one of its parts is written at the same time. After two
-// stages, calls fetch(), which must start to load the addend of the part that is written next. By then, the copy of the previous part from
-// its box to memory has probably ended.
+// Multiplies four stages of x and w (64 columns each). If a finished tile waits to be written, one of its four parts is written at the same
+// time. After two stages, calls fetch(), which must start to load the addend of the part that is written next. By then, the copy of the
+// previous part from its box in shared memory to y has probably ended.
 template <typename T, Epilogue kEpilogue, typename Fetch>
 __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp, Ring& ring,
                                               float (&acc)[128], bool adds, const Tile& tile,
@@ -103,9 +103,9 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// Writes the last tile, after which no products follow. The load of the addend of its first part was started earlier. The addends of the
-// other three parts are loaded at once: one into the free box, and two into the shared memory of this warp's rows of x, which are no longer
-// needed.
+// Writes the last tile, after which no products follow. The load of the addend of its first part (64 columns) was started earlier. The
+// addends of the other three parts are loaded at once: one into the warp's other box in shared memory, and two into the shared memory of
+// this warp's rows of x, which are no longer needed.
 template <typename T, Epilogue kEpilogue>
 __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& ring,
                                 const Waiting& waiting) {
@@ -131,8 +131,8 @@ __device__ void store_last_tile(const Args& args, const Warp& warp, const Ring& 
     store_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
-// Computes the tiles of a thread block. kHidden is the number of parts of a finished tile (0 to 4) that are written while the products of
-// the next tile run; the other parts are written after these products.
+// Computes the tiles of a thread block. kHidden is the number of parts (64 columns each) of a finished tile, 0 to 4, that are written while
+// the products of the next tile run; the other parts are written after these products.
 template <typename T, Epilogue kEpilogue, int kHidden>
 __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;

@@ -11,7 +11,7 @@
 // operand.
 // Repeatability: the same bits for the same problem, whether y is the addend or not; a row of y depends only
 // on the same rows of x and the addend.
-// Thread-safety: as a launch on the stream. Nothing is allocated and no scratch is needed.
+// Thread-safety: that of a kernel launch on the stream. Nothing is allocated and no scratch is needed.
 // Errors: kInternal if a requirement does not hold. A build without code for compute capability 9.0 does not
 // have the function (PLIMSOLL_HAS_WGMMA).
 #pragma once
@@ -29,8 +29,8 @@ enum class LinearActivation : uint8_t { kNone, kGelu };
 void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation, const MatmulArgs& args,
                        CudaStream stream);
 
-// Linear layers on compute capability 9.0 with the following norm as their epilogue (linear_norm.h). Several thread blocks hold the columns
-// of a row; they exchange the sums from which its mean and variance are computed.
+// Linear layers on compute capability 9.0 with the following norm as their epilogue (linear_norm.h). Several thread blocks compute the
+// columns of a row; they exchange the sums from which the mean and variance of the row are computed.
 //
 //   y_TN = norm(x w^T + bias + residual) gain + beta
 //
@@ -41,7 +41,7 @@ void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation
 // elements. y may be the residual and overlaps no other operand.
 // Repeatability: the same bits for the same problem, whether y is the residual or not; a row of y depends
 // only on the same rows of x and the residual.
-// Thread-safety: as a launch on the stream. All its blocks run at the same time.
+// Thread-safety: that of a kernel launch on the stream. All thread blocks of the launch run at the same time.
 // Errors: kInternal if a requirement does not hold. A build without code for compute capability 9.0 does not
 // have the function (PLIMSOLL_HAS_WGMMA).
 

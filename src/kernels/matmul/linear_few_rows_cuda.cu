@@ -1,11 +1,11 @@
-// Linear layers of few rows, x w^T + bias + addend, such as those of a decoding step. Reading w once takes most of their time. A block computes
-// tiles of 16 columns. The terms of the sums (the elements of a row of w) are divided into groups of 32, which the warps process in turn. A
-// warp copies groups of w into its part of the block's shared memory, several groups ahead of the one that it multiplies and across the end
-// of a tile (PTX ISA, "cp.async"). Tensor cores multiply 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix instructions").
-// The order in which an instruction adds the terms does not matter, so the eight neighbouring terms that a thread loads are used in two
-// instructions without being rearranged. The warps' sums are added in order, and the result is rounded once after the bias. If no preceding
-// launch writes w, a block copies the first groups of w while the preceding launches are still running (early_launch.cuh), so that reading
-// weights does not pause between two products.
+// Linear layers of few rows, x w^T + bias + addend, such as those of a decoding step. Reading w once takes most of their time. A block
+// computes tiles of 16 columns. The terms of the sums (the elements of a row of w) are divided into groups of 32, which the warps process
+// in turn. A warp copies groups of w into its part of the block's shared memory, several groups ahead of the one that it multiplies and
+// across the end of a tile (PTX ISA, "cp.async"). Tensor cores multiply 16 columns with eight rows of x (mma m16n8k16, "Warp-level matrix
+// instructions"). The order in which an instruction adds the terms does not matter, so the eight neighbouring terms that a thread loads are
+// used in two instructions without being rearranged. The warps' sums are added in order, and the result is rounded once after the bias. If
+// no preceding launch writes w, a block copies the first groups of w while the preceding launches are still running (early_launch.cuh), so
+// that reading weights does not pause between two products.
 //
 // Layers with very many or very few columns are divided differently (Division): each warp computes whole tiles, which needs no exchange
 // between warps, or several blocks divide the terms of one tile, so that more multiprocessors read w and x.
@@ -306,7 +306,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int columns_of_tile = is_gated ? kColumns / 2 : kColumns;
   const int tiles = (args.columns + columns_of_tile - 1) / columns_of_tile;
   const int rows_of_w = is_gated ? 2 * args.columns : args.columns;
-  // The tiles of this warp, and its groups of terms in each of them.
+  // This warp computes the tiles first_tile, first_tile + tile_step, and so on. Of each tile it multiplies every kGroupStep-th group of 32
+  // terms, starting with first_group.
   constexpr bool kOwnsTiles = kDivision == Division::kWarps;
   constexpr int kParts = kDivision == Division::kClusters ? kBlocksPerCluster : 1;
   constexpr int kGroupStep = kOwnsTiles ? 1 : kWarps;
@@ -317,8 +318,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
   const int all_groups = args.terms / kTerms, groups = all_groups * (part + 1) / kParts;
   const int first_group = all_groups * part / kParts + (kOwnsTiles ? 0 : warp);
 
-  // The next copy of this thread: the tile, the number of the group of terms, and the two rows of w. A thread whose column is after the
-  // last one of y copies the row of w of the last column instead; its sums are not stored.
+  // `source` states what this thread copies next: the tile, the number of the group of 32 terms, and the two rows of w. A thread whose
+  // column is after the last one of y copies the row of w of the last column instead; its sums are not stored.
   struct {
     int tile, at;
     const T* w[2];
@@ -444,7 +445,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor<kTiles, kRo
         return total;
       };
       if constexpr (kParts > 1) {
-        // Each block stores its sums in place of those of its first warp. Only the thread that computes a sum reads the values it replaces.
+        // Each block overwrites the sums of its first warp with the sums over all its warps, which the other blocks of the cluster then
+        // read. The old value of an element is read only by the thread that overwrites it, so no barrier is needed in between.
         for (int i = warp * 32 + lane; i < kColumns * args.rows; i += kThreads)
           sums[0][i / kColumns][i % kColumns] = sum_of_block(i / kColumns, i % kColumns);
         wait_for_cluster();

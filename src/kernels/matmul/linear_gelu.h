@@ -5,11 +5,11 @@
 // Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w and y have one type, bf16 or f16; bias is f32 or has that type.
 // The reference takes any floating types. Accumulation: products are summed in fp32. The sum is rounded to the type of y before the bias is
 // added to it in fp32, as in matmul followed by bias_gelu_fwd. The reference does not round it. Error of each element:
-// linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x; tail rows may contain anything finite. Aliasing: y
-// overlaps no other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes the product, for
-// the same version of the library. Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once.
-// Separate kernels for matmul and bias_gelu would write and read T N more elements. Arguments: those of matmul.h, with a = x, b = w, c = y,
-// a bias and no addend. Thread-safety and ownership: as in matmul.h.
+// linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x; tail rows (after the last token of a batch) may
+// contain anything finite. Aliasing: y overlaps no other operand. Repeatability: the same bits for the same problem and GPU model and, if
+// the library computes the product, for the same version of the library. Cost: 2 T N K FLOPs plus those of the activation. Each operand is
+// read once and y is written once. Separate kernels for matmul and bias_gelu would write and read T N more elements. Arguments: those of
+// matmul.h, with a = x, b = w, c = y, a bias and no addend. Thread-safety and ownership: as in matmul.h.
 #pragma once
 
 #include <memory>

@@ -2,15 +2,15 @@
 // allocate memory.
 //
 //   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as in normalize.h
-//
 // Shape letters: T rows, K terms, N columns; dense, row-major. Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta
 // are f32 or have that type. The reference takes any floating types. Accumulation: products are summed in fp32. While s is summed up, it is
 // rounded to the type of y at most twice. The kernel determines the additions after which it is rounded. s is then normalized in fp32. The
 // reference does not round s. Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x and
-// the residual; tail rows may contain anything finite. Aliasing: y may be the residual and overlaps no other operand. Repeatability: the
-// same bits for the same problem and GPU model and, if the library computes the product, for the same version of the library. Cost: 2 T N K
-// FLOPs plus 13 T N. Each operand is read once and y is written once; separate kernels for the product and the norm would write and read T
-// N more elements. Thread-safety and ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
+// the residual; tail rows (after the last token of a batch) may contain anything finite. Aliasing: y may be the residual and overlaps no
+// other operand. Repeatability: the same bits for the same problem and GPU model and, if the library computes the product, for the same
+// version of the library. Cost: 2 T N K FLOPs plus 13 T N. Each operand is read once and y is written once; separate kernels for the
+// product and the norm would write and read T N more elements. Thread-safety and ownership: views do not own memory; distinct calls may run
+// concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ namespace plimsoll {
 struct LinearNormArgs {
   ConstView x;         // input, shape [T, K]
   ConstView w;         // weights, shape [N, K]
-  ConstView bias;      // [N]
+  ConstView bias;      // bias of the layer, shape [N]
   ConstView residual;  // residual that is added, shape [T, N]
-  ConstView gain;      // [N]
+  ConstView gain;      // factors of the norm, shape [N]
   ConstView beta;      // bias after the norm, shape [N]; null means zero
   View y;              // output, shape [T, N]
   double eps = 1e-5;
@@ -45,16 +45,16 @@ void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args);
 double linear_norm_input_error_bound(const LinearProblem& problem, double abs_sum, double product,
                                      double bias, double residual);
 // Returns a bound of |error| for one element of y. `x_hat` is the exact normalized value. `row` describes the exact s, except that
-// row.input_error is the largest of the above bounds of s in this row. The bound consists of the bounds of normalize.h and scale_shift.h,
-// and the rounding of y.
+// row.input_error is the largest linear_norm_input_error_bound() of the elements of s in this row. The bound consists of the bounds of
+// normalize.h and scale_shift.h, and the rounding of y.
 double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes& row, double x_hat,
                                double gain, double beta);
 
 // The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() (matmul_catalog.h) returns true, Plimsoll's own kernel computes
 // the layer, with the norm as its epilogue. Otherwise (for few rows, or in a build without code for compute capability 9.0)
 // matmul_cuda_wgmma computes the product with the residual as addend, and the norm is then applied in place. If cuBLASLt computes that
-// product, it uses the algorithm that it proposes first, because algorithms are only measured for batches of the planned size. Views are in
-// device memory; x, w, residual and y are aligned to 16 bytes.
+// product, it uses the algorithm that it proposes first and not one of the tuning table, which contains only algorithms that were measured
+// for batches of the planned size. Views are in device memory; x, w, residual and y are aligned to 16 bytes.
 //
 // Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is the arguments' scratch.

@@ -128,8 +128,8 @@ __device__ __forceinline__ uint64_t load_sums(const uint64_t* from) {
   return sums;
 }
 
-// Writes the sums of the rows where the other blocks read them. Four threads hold two rows of a tile together; each of the first two of
-// them writes the sums of one row.
+// Writes the sums of the rows to device memory, where the other blocks read them. Four threads have the elements of the same two rows; the
+// first of them writes the sums of one row, and the second those of the other row.
 __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              Rows& rows) {
 #pragma unroll
@@ -141,7 +141,8 @@ __device__ __forceinline__ void publish_sums(const NormArgs& args, const Warp& w
       sums = join_equal(sums, other, static_cast<float>(kColumns / 4 * apart));
     }
     if (warp.lane % 4 != row) continue;
-    // The exchanged number never equals kNoSums: a sum of squares is not negative, and the sign of a NaN is cleared.
+    // The exchanged number never equals kNoSums, whose bits are all 1: a sum of squares is not negative, and the sign bit of a NaN is
+    // cleared.
     const uint64_t both =
         uint64_t{__float_as_uint(sums.squares) & 0x7fffffffu} << 32 | __float_as_uint(sums.mean);
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(
@@ -178,7 +179,7 @@ __device__ __forceinline__ void wait_for_sums(const NormArgs& args, const Warp& 
   }
   __syncwarp();
 }
-// Returns the sum over the four threads of a row, with the same bits in all four.
+// Returns the sum of x over the four threads of a row, with the same bits in all four.
 __device__ __forceinline__ float sum_of_quad(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
@@ -240,7 +241,8 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// Runs one of the kSteps steps for a finished tile. Between the two halves of the steps, it also exchanges the sums of the rows.
+// Runs one of the kSteps steps for a finished tile. The first half of the steps add the residual, and the second half normalize and write
+// the rows. Before the first step of the second half, the sums of the rows are exchanged with the other blocks.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -253,14 +255,16 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) publish_sums(args, warp, waiting.tile, rows);
 }
 
-// Computes the tiles of a thread block. During each stage of the next tile's products, kStepsOfStage steps of the finished tile run. After
-// the sums of the rows were written, kStagesApart stages pass without steps, so that the other blocks can write their sums.
+// Computes the tiles of a thread block. During each stage of the next tile's products, kStepsOfStage steps (of 16 columns each) of the
+// finished tile run. After the sums of the rows were written, kStagesApart stages pass without steps, so that the other blocks can write
+// their sums.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // The step of a finished tile in which the load of the next tile's first addend starts. This load overwrites the box from which parts 0
-  // and 2 of the finished tile are copied to memory. At this step these copies have nearly ended, so the warp hardly waits for them.
+  // The step of a finished tile in which the load of the addend for part 0 of the next tile starts. This load overwrites the box, a buffer
+  // in shared memory, from which parts 0 and 2 of the finished tile are copied to y. At this step these copies have nearly ended, so the
+  // warp hardly waits for them.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

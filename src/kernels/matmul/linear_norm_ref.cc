@@ -36,7 +36,7 @@ double linear_norm_input_error_bound(const LinearProblem& problem, double abs_su
                                      double bias, double residual) {
   constexpr double u = kRoundoffF32;
   const double in_fp32 = static_cast<double>(problem.terms + 2) * 4.0 * u * abs_sum;
-  // Bias and residual can be added in either order; the bound holds for both.
+  // A kernel may add the bias or the residual first; the bound holds for both orders.
   const double first = std::abs(product) + std::max(std::abs(bias), std::abs(residual)) + in_fp32;
   const double first_error = in_fp32 + u * first + store_error_bound(problem.dtype, first);
   const double second = std::abs(product) + std::abs(bias) + std::abs(residual) + first_error;

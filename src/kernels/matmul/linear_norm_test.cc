@@ -19,7 +19,8 @@ namespace {
 using test::GuardedBuffer;
 using test::LinearNormCase;
 
-// Compares the reference with the reference of the matrix product followed by that of the norm, which round the sum between them.
+// Compares the reference with the references of the matrix product and of the norm, run one after the other, which round the sum s to
+// `dtype` before it is normalized.
 void check_against_parts(DType dtype, double mean, bool has_beta = true) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   LinearNormCase layer(problem, DType::kF32, "linear_norm/" + std::string(dtype_name(dtype)));

@@ -69,8 +69,8 @@ inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
           .addend_parts = {}};
 }
 
-// A position in the ring buffer of stages. The producer and each consumer warp have their own Ring. `met` is the number of stages that this
-// producer or consumer has finished with.
+// A position in the ring buffer of stages, each of which contains 64 columns of x and w. The producer and each consumer warp have their own
+// Ring. `met` is the number of stages that this producer or consumer has finished with.
 struct Ring {
   uint32_t base;
   uint32_t met = 0;
@@ -132,8 +132,8 @@ __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, 
             tile.row + kBoxRows * warp.number);
 }
 
-// Waits until both boxes of the warp have been read by the copies from them to memory. Then starts to load the addend of a part into the
-// part's box. The addend of the previous part may still be on its way into the other box.
+// Waits until the copies from the warp's two boxes (buffers in shared memory) to y have read them. Then starts to load the addend of a part
+// into the part's box. The addend of the previous part may still be on its way into the other box.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);
@@ -227,7 +227,7 @@ __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, flo
   if (adds && warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
   ++ring.met;
 }
-// Waits for the products of the last stage of a tile.
+// Waits for the products of the last stage of a tile (its last 64 columns of x and w).
 __device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring, float (&acc)[128]) {
   wgmma::wait_for_products<0>();
 #pragma unroll

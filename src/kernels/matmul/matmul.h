@@ -15,12 +15,12 @@
 // if A is fp8. The reference takes any floating type for each. Accumulation: products are summed in fp32 in an order that depends only on
 // the problem and the number of threads; C is rounded once, after bias and the old C or D have been added in fp32. Error of each element
 // against exact arithmetic (with B after it was rounded): matmul_error_bound below. Repeatability: the same bits for the same problem,
-// number of threads, CPU and library version. Rows: no row of op(A) influences another row of C. Unused tail rows may therefore contain
-// anything finite if they are rows of C (y and dX); if they are summed over (dW: k = T), they must be zero in one operand and finite in the
-// other. Aliasing: C may be D and overlaps no other operand. Requires: scratch and a packed B are aligned to 64 bytes, the other operands
-// to the size of an element. Cost: matmul_flops; every operand is read once and C is written once, and read if it is added to; packing B
-// reads and writes it once more. Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
-// views do not own memory.
+// number of threads, CPU and library version. Rows: no row of op(A) influences another row of C. Unused tail rows (after the last token of
+// a batch) may therefore contain anything finite if they are rows of C (y and dX); if they are summed over (dW: k = T), they must be zero
+// in one operand and finite in the other. Aliasing: C may be D and overlaps no other operand. Requires: scratch and a packed B are aligned
+// to 64 bytes, the other operands to the size of an element. Cost: matmul_flops; every operand is read once and C is written once, and read
+// if it is added to; packing B reads and writes it once more. Thread-safety: a PreparedMatmul runs one product at a time; distinct objects
+// are independent. Ownership: views do not own memory.
 #pragma once
 
 #include <cstddef>

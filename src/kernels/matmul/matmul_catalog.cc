@@ -30,22 +30,24 @@ bool is_emulated_bf16(const MatmulProblem& problem) {
 int64_t workspace_bytes(const MatmulProblem& problem) {
   // The first 64 KiB are for descriptors of blocks and for AMX tiles.
   int64_t per_thread = 64 * kKiB;
-  // A copy of a block of A in oneDNN's layout: up to 256 rows of 528 numbers or, with AMX, a block that fits into a part of the L2 cache.
+  // Each thread copies a block of a transposed or bf16 A into oneDNN's layout: up to 256 rows of 528 numbers or, with AMX, a block that
+  // fits into a part of the L2 cache.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
   // Copies of strips of B if B is not packed: each thread copies 64 columns of up to 2048 terms into oneDNN's layout.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
-  // A block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64 columns.
+  // Each thread stores a block of C in fp32 if C itself cannot store the partial sums: up to 256 rows of 16 blocks of 64 columns.
   const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
   if (buffers_c) per_thread += kMiB;
   int64_t bytes = problem.num_threads * per_thread;
-  // Copies of C per thread, up to 16 MiB, if C is small but its sums have many terms. oneDNN then divides the terms among threads.
+  // If C is small but its sums have many terms, oneDNN divides the terms among threads. Each thread then sums into its own copy of C. The
+  // copies together take up to 16 MiB.
   const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
   if (problem.k >= 1024 && few_blocks) {
     bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
   }
-  // All of C in fp32 until the sums are complete. oneDNN needs it if the CPU has no bf16 instructions.
+  // If the CPU has no bf16 instructions, oneDNN stores all of C in fp32 until the sums are complete.
   if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
   return round_up(bytes, 64);
 }
@@ -100,8 +102,9 @@ int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
 }
 
 MatmulLibraryMemory matmul_library_memory() {
-  // Measured as the peak memory of the process (VmHWM) minus the arena and the data, for a BERT with 2 and 6 layers, prepared for 1 and 16
-  // numbers of tokens (buckets), with AVX-512: oneDNN 2.6.3 holds 15 MiB and 0.3 MiB per bucket, oneDNN 3.7.2 holds 26 MiB and 2.3 MiB.
+  // Measured as the peak memory of the process (VmHWM) minus the arena and the data, for a BERT with 2 and 6 layers with AVX-512, prepared
+  // for 1 and for 16 numbers of tokens per batch ("buckets"): oneDNN 2.6.3 takes 15 MiB plus 0.3 MiB per bucket, oneDNN 3.7.2 takes 26 MiB
+  // plus 2.3 MiB per bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
   return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
@@ -365,7 +368,7 @@ Support norm_linear_cuda_support(const Problem& asked, const NormLinearProblem& 
   return {};
 }
 // Returns the bytes of the workspace of cuBLASLt and of two intermediate results: the normalized rows and, before a gated linear unit, its
-// input z (norm_linear.h). They are those for the largest number of rows; fewer rows use the same scratch memory.
+// input z (norm_linear.h). `problem` states the largest number of rows; fewer rows use the same scratch memory.
 int64_t norm_linear_cuda_scratch(const NormLinearProblem& problem) {
   return problem.product.workspace_bytes + norm_linear_values_bytes(problem);
 }

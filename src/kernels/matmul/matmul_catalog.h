@@ -34,7 +34,8 @@ enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
 //   y[T, N]   = x W^T + bias      m = T, n = N, k = K, trans_b = kYes, bias = kRow
 //   dX[T, K]  = dY W              m = T, n = K, k = N
 //   dW[N, K] (+)= dY^T x          m = N, n = K, k = T, trans_a = kYes
-// With fp8 operands the transposes are stored, so that each is of the form A B^T: trans_a = kNo, trans_b = kYes.
+// With fp8 operands, x, W and dY are also stored transposed, so that each of the three products has the form A B^T: trans_a = kNo, trans_b
+// = kYes.
 struct MatmulProblem {
   int64_t m = 0;
   int64_t n = 0;
@@ -69,14 +70,15 @@ CpuProducts preferred_cpu_products(const MatmulProblem& problem);
 // kAmxParts is used only if the numbers of rows, columns and terms are at least this.
 inline constexpr int64_t kAmxPartsMinSize = 64;
 
-// Returns true if a CPU computes the matrix product as dot products of the rows of A and of B (matmul_cpu_few_rows.cc). This overrides the
-// implementation that the catalog selects, which is the same for all numbers of tokens, although a decoding step has only a few rows. The
-// time of such a product is that of reading B, which other implementations first split or pack. Measurements with GPT-2 in fp32, which
+// Returns true if a CPU computes the matrix product as dot products of the rows of A and of B (matmul_cpu_few_rows.cc). The catalog selects
+// one implementation for all numbers of tokens; products of few rows, as in a decoding step, use the dot products instead. Such a product
+// takes as long as reading B once, and other implementations would also have to split or pack B. Measurements with GPT-2 in fp32, which
 // reads 471.7 MiB per token, on two cores of a Xeon with AMX are in bench/results/amx-2026-11-26.md.
 bool matmul_has_few_rows(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulFewRows = 8;
 
-// The sizes of the blocks into which matmul_cpu_amx divides a matrix product. The blocks of a smaller product are not larger.
+// The sizes of the blocks into which matmul_cpu_amx divides a matrix product. A smaller product has no larger blocks, so the scratch memory
+// for the largest number of rows is sufficient for every smaller number.
 struct AmxBlocks {
   int64_t rows = 0;     // number of rows of A that a thread splits into bf16 parts at a time
   int64_t columns = 0;  // number of columns of B that all threads together split at a time
@@ -91,16 +93,17 @@ AmxBlocks matmul_amx_blocks(const MatmulProblem& problem);
 // and chooses another of its algorithms if it does. The reference needs no scratch memory.
 int64_t matmul_scratch_bytes(const MatmulProblem& problem);
 
-// Returns true if run() first copies ("packs") a row-major B into oneDNN's layout. This is faster only if C has at least 64 rows, or 768
-// rows if B is transposed and f32. Measured with oneDNN 2.6.3 on a Xeon (family 6, model 207, AVX-512, 2 threads) over the layers of MiniLM
-// and BERT-base: without packing, a row-major B of 3072 columns runs at 45-50 instead of 150 GFLOP/s per core, because its rows map to few
-// sets of the cache.
+// Returns true if run() first copies ("packs") a row-major B into oneDNN's layout. It does so if B must be converted to the type of A, or
+// if packing is faster: if B has at least 16 rows and columns and C has at least 64 rows, or 768 rows if B is transposed and f32. Measured
+// with oneDNN 2.6.3 on a Xeon (family 6, model 207, AVX-512, 2 threads) over the layers of MiniLM and BERT-base: without packing, a
+// row-major B of 3072 columns runs at 45-50 instead of 150 GFLOP/s per core, because its rows map to few sets of the cache.
 bool matmul_packs_b(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulMinRowsToPack = 64;
 inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 
-// The memory that oneDNN holds on a CPU in addition to the arena. It depends on the major version of oneDNN (2 or 3) with which the program
-// is built. Layers of equal shape share compiled products; width, depth and number of threads make no difference.
+// The memory that oneDNN allocates on a CPU in addition to the arena, the block of memory that contains the tensors of a run. It depends on
+// the major version of oneDNN (2 or 3) with which the program is built. Layers of equal shape share compiled products; width, depth and
+// number of threads make no difference.
 struct MatmulLibraryMemory {
   // The additional bytes of code and data that the first product of oneDNN loads, compared with oneDNN 2.6.
   int64_t at_start_bytes = 0;
@@ -114,7 +117,8 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem);
 // Returns the bytes that oneDNN may allocate by itself during run(). It frees them before run() returns.
 int64_t matmul_library_bytes(const MatmulProblem& problem);
 
-// Returns the key under which the tuning table stores the algorithm of this matrix product.
+// Returns the key of this matrix product in the tuning table, which contains the cuBLASLt algorithm that was measured to be the fastest for
+// each product (hardware/tuning_table.h).
 ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32);
 
 // Return the bytes of the operands of a product that is computed as three TF32 products, after they were split into parts (split_tf32.h).
@@ -135,7 +139,7 @@ struct LinearProblem {
   int sm = 0;
   int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // size of cuBLASLt's workspace, if it is used
 };
-// Returns the linear layer x w^T that `product` computes, as the ops linear_gelu, linear_norm and linear_add describe it.
+// Converts a matrix product x w^T, by which the ops linear_gelu, linear_norm and linear_add describe their layer, to a LinearProblem.
 LinearProblem linear_layer(const MatmulProblem& product, int sm);
 // Returns true if the kernels of linear_cuda_wgmma.h can compute the layer. They compute tiles of kLinearTileRows x kLinearTileColumns and
 // support any number of rows, numbers of columns that are multiples of kLinearTileColumns, and numbers of terms that are multiples of

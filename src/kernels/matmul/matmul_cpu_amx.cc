@@ -62,7 +62,7 @@ void AmxMatmul::run(const MatmulArgs& args) {
   }
 }
 
-// Adds the bias to rows row .. end - 1 of C, in those columns that are being computed.
+// Adds the bias to rows row .. end - 1 of C, in the columns of `piece`, which are the ones that are being computed.
 void AmxMatmul::add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const {
   float* c = args.c.as<float>();
   const float* bias = args.bias.as<float>();

@@ -46,8 +46,9 @@ class CudaMatmul {
 double matmul_tf32x3_error_bound(const MatmulProblem& problem, double abs_sum);
 
 // Prepares a matrix product with cuBLASLt. With Fp32Products::kTf32x3, run() needs tf32x3_split_bytes() of scratch memory in addition to
-// the workspace. Uses the algorithm of the tuning table, `tuned`, if cuBLASLt accepts it for this product, otherwise the algorithm that
-// cuBLASLt proposes first. Errors: kDevice if the library cannot be opened (the message contains the path) or rejects the problem.
+// the workspace. Uses the algorithm `tuned`, which was measured to be the fastest (hardware/tuning_table.h), if cuBLASLt accepts it for
+// this product, otherwise the algorithm that cuBLASLt proposes first. Errors: kDevice if the library cannot be opened (the message contains
+// the path) or rejects the problem.
 std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32,
                                                 const TunedProduct* tuned = nullptr);
 // Prepares the product as three TF32 products. Requires: all operands are f32.
@@ -69,8 +70,8 @@ std::unique_ptr<CudaMatmul> prepare_few_rows_matmul_cuda(const MatmulProblem& pr
 // matmul_as_linear() returns nothing. In a build without code for compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
-// Returns up to `most` algorithms that cuBLASLt proposes for a matrix product within the workspace, in its order of preference, without
-// times. Errors: as prepare_matmul_cuda().
+// Returns up to `most` algorithms that cuBLASLt proposes for a matrix product within the workspace, in its order of preference. Nothing is
+// measured, so the times of the returned algorithms are zero. Errors: as prepare_matmul_cuda().
 std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most);
 // Returns the matrix product that cuBLASLt computes for this problem. It differs from `problem` only if `fp32` is kTf32x3: cuBLASLt then
 // multiplies split operands, which have three times as many terms, adjacent in the rows of both operands.

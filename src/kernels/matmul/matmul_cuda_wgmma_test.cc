@@ -182,7 +182,8 @@ void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtyp
   }
 }
 
-// Checks a layer of many rows, twice. The rows repeat, so the results of the first rows are the expected results of all.
+// Runs a layer of many rows twice, with an addend the second time in place, and expects the same bits. The rows repeat, so the results of
+// the first rows are the expected results of all.
 void check_tiles(const MatmulProblem& problem) {
   constexpr int64_t kDistinct = 64;
   const int64_t columns = problem.n, terms = problem.k;
@@ -266,9 +267,9 @@ TEST(LinearFewRowsCuda, WarpsComputeWholeTiles) {
   }
 }
 
-// The bits of a row must not depend on the number of rows within 1 to 8 and within 9 to 32, nor at all unless clusters compute the layer, and
-// must be the same in every run. Warps compute whole tiles of the layer with 33001 columns, clusters compute the one with 2080 terms on
-// compute capability 9.0, and in the other two the warps of a block divide the terms of a tile.
+// The bits of a row must be the same in every run and must not depend on the number of rows, except that a layer that clusters compute may
+// give other bits for up to eight rows than for more. Warps compute whole tiles of the layer with 33001 columns, clusters compute the layer
+// with 2080 terms on compute capability 9.0, and in the other two layers the warps of a block divide the terms of a tile.
 TEST(LinearFewRowsCuda, ARowDependsOnItselfOnly) {
   PLIMSOLL_NEEDS_AMPERE();
   for (const auto& [columns, terms] :

@@ -170,8 +170,8 @@ TEST(MatmulCpuOnednn, RunsTwiceToTheSameBitsWhateverTheMemoryHeld) {
 }
 
 TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
-  // Rows 150 to 199 of A differ in the two products, like unused tail rows, which may contain anything finite. The other rows of C must
-  // have the same bits.
+  // Rows 150 to 199 of A differ in the two products, like the rows after the last token of a batch, which may contain anything finite. The
+  // other rows of C must have the same bits.
   MatmulProblem problem{
       .m = 200, .n = 96, .k = 64, .trans_b = Transpose::kYes, .num_threads = num_threads(), .isa = cpu_isa()};
   MatmulCase one(problem, MatmulInputs::kNormal), two(problem, MatmulInputs::kNormal);

@@ -10,11 +10,11 @@
 // gain, beta and bias are f32 or have that type. The reference takes any floating types. Rounding: s and h are rounded to the type of x.
 // Products are summed in fp32. z may be rounded to that type once before and once after the bias is added; y is rounded once. The reference
 // rounds s and h, and sums in double. Error of z against the reference: norm_linear_product_error_bound below; the activation adds the
-// error of gelu.h. Rows: a row of y and s depends only on the same rows of x and the residual; tail rows may contain anything finite.
-// Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model and, if cuBLASLt computes the
-// product, for the same version of cuBLASLt. The number of rows decides which kernels compute the layer, and different kernels give
-// different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows, reading w once takes most of the time. Thread-safety and
-// ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
+// error of gelu.h. Rows: a row of y and s depends only on the same rows of x and the residual; tail rows (after the last token of a batch)
+// may contain anything finite. Aliasing: y and s overlap no other operand. Repeatability: the same bits for the same problem and GPU model
+// and, if cuBLASLt computes the product, for the same version of cuBLASLt. The number of rows decides which kernels compute the layer, and
+// different kernels give different bits. Cost: 2 T N K FLOPs plus 13 T K and 11 T N. With few rows, reading w once takes most of the time.
+// Thread-safety and ownership: views do not own memory; distinct calls may run concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct NormLinearArgs {
   ConstView x;          // input, shape [T, K]
   ConstView residual;   // residual that is added before the norm, shape [T, K]; may be null
   ConstView norm_bias;  // bias that is added before the norm, shape [K]; may be null
-  ConstView gain;       // [K]
+  ConstView gain;       // factors of the norm, shape [K]
   ConstView beta;       // bias of the norm, shape [K]; null means zero; must be null if `norm` is kRms
   ConstView w;          // weights, shape [N, K]
   ConstView bias;       // bias of the layer, shape [N]; may be null
@@ -50,8 +50,8 @@ void norm_linear_ref(const NormLinearProblem& problem, const NormLinearArgs& arg
 // in f16. `s` and `rstd` are those of the reference.
 double norm_linear_term_error_bound(DType dtype, double h, double gain, double rstd, double s);
 // Returns a bound of |error| for one element of z of the fast kernels. The arguments are sums over the terms: `abs_sum` = sum |h||w|,
-// `changes` = sum of |w| times the above bound of h, `product` = sum h w. The bound is `changes` plus the error of the product
-// (matmul_cuda.h) and two roundings of z.
+// `changes` = sum of |w| times norm_linear_term_error_bound() of h, `product` = sum h w. The bound is `changes` plus the error of the
+// product (matmul_cuda.h) and two roundings of z.
 double norm_linear_product_error_bound(const NormLinearProblem& problem, double abs_sum, double changes,
                                        double product, double bias);
 

@@ -1,5 +1,5 @@
 // Hides how the functions that describe an operation differ between the two major versions of oneDNN that Plimsoll supports (2.6 and 3.x).
-// No other code depends on the version. Thread-safe: pure functions, except with_library_threads.
+// No other code that calls oneDNN depends on its version. Thread-safe: pure functions, except with_library_threads.
 #pragma once
 
 #include <dnnl.hpp>

@@ -6,9 +6,9 @@
 //
 // Each matrix is written as three matrices of parts, so that one product with three times as many terms computes the sum
 //   A B = low(A) high(B) + high(A) low(B) + high(A) high(B), the small terms first.
-// kLowHighHigh is the order of the first operand's parts, kHighLowHigh that of the second's. The parts are adjacent in rows that hold the
-// terms of a sum. A matrix whose columns hold the terms is transposed: tensor cores need TF32 operands whose terms are adjacent, and
-// cuBLASLt is a third slower if it has to transpose them.
+// kLowHighHigh is the order of the first operand's parts, kHighLowHigh that of the second's. If the rows of a matrix contain the terms of a
+// sum, the three parts are adjacent in each row. If its columns contain the terms, the matrix is transposed: tensor cores need TF32
+// operands whose terms are adjacent, and cuBLASLt is a third slower if it has to transpose them.
 //
 // Error: |x - high - low| <= 2^-23 |x|: low before its rounding is a multiple of the unit of the last place
 // of x and at most 2^12 of these units. It may therefore have 12 significant bits, of which the rounding to
@@ -77,15 +77,14 @@ inline constexpr double kTf32x3SplitError = (0x1p-22 + 0x1p-22) * (1.0 + 0x1p-10
 // The largest number of terms of a sum that one launch of the GPU kernel can split.
 inline constexpr int64_t kTf32x3MaxTerms = int64_t{65535} * 64;
 
-// Splits a matrix with plain loops. Requires: x and out are f32 views of the sizes given above.
+// Splits a matrix with plain loops. Requires: x and out are f32 views of the sizes that SplitTf32Args states.
 void split_tf32_ref(const SplitTf32Args& args);
 
 // split_tf32_cuda() runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes. Denormal numbers are kept. The
 // bits equal those of the reference.
 
 // Splits the elements of a matrix on a GPU into parts in TF32, as described above. Errors: kInternal for operands that are not f32 or not
-// aligned, and for sizes that the catalog does not accept (an inner dimension above kTf32x3MaxTerms, or more than 2^32 elements); kDevice
-// if the launch fails.
+// aligned, for 2^32 elements or more, and, with kAlongColumns, for more than kTf32x3MaxTerms rows; kDevice if the launch fails.
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The matrix is transposed in tiles of 64 x 64 elements in shared memory. Rows of x are then read, and rows of its transpose written, 16
-// bytes at a time if both lengths are multiples of 4.
+// bytes at a time if the numbers of rows and of columns of x are multiples of 4.
 constexpr uint32_t kTile = 64;
 
 template <bool kVectors>

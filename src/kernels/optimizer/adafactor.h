@@ -75,8 +75,8 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
-  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
-  // parameters that are stored only in bf16 are rounded.
+  // Parts of the key from which the random numbers for rounding parameters that are stored only in bf16 are derived (noise_of() in
+  // tensor_list.h): the seed, and the site of the first tensor of the list. A site is a number that differs between parameters.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
   View scratch = {};  // scratch memory for all tensors, one after the other
@@ -98,7 +98,7 @@ struct AdafactorArgs {
 // Returns 1 - b, the weight of the new squared gradients in the states (b is defined in the formula above). Errors: kInternal for a step
 // below 1.
 double adafactor_new_share(const AdafactorArgs& args);
-// Returns the rate a of the formula above for a parameter whose root mean square is param_rms.
+// Returns the learning rate, called `a` in the formula above, of a parameter whose root mean square is param_rms.
 double adafactor_rate(const AdafactorArgs& args, double param_rms);
 
 // Error bounds for one update of a tensor in fp32 that starts from the same values as the exact update, with u = 2^-24. row, column, v and

@@ -154,7 +154,8 @@ void for_each_work(const AdafactorArgs& args, Body&& body) {
   }
 }
 
-// Calls body(work, tile) for every tile of every tensor, on all threads. A tile writes only to its own range of the scratch memory.
+// Calls body(work, tile) for every tile of every tensor, on all threads. No synchronization is needed, because each call of `body` writes
+// only to the part of the scratch memory that belongs to its tile.
 template <typename Body>
 void parallel_over_tiles(const AdafactorArgs& args, Body&& body) {
   constexpr int64_t kMaxTasks = 256;

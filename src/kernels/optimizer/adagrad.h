@@ -41,8 +41,8 @@ struct AdagradArgs {
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
-  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
-  // parameters that are stored only in bf16 are rounded.
+  // Parts of the key from which the random numbers for rounding parameters that are stored only in bf16 are derived (noise_of() in
+  // tensor_list.h): the seed, and the site of the first tensor of the list. A site is a number that differs between parameters.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -93,8 +93,9 @@ void adagrad_cpu(const AdagradArgs& args);
 // least 1.
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
 
-// Returns adagrad_error_bound() for a sum of squares that is stored in 8 bits. Its value is the product of the number that its code
-// represents and of absmax (eight_bit.h). Rounding this product adds an error of u v_old, and the square root halves the relative error.
+// Returns the bounds of adagrad_error_bound() for a sum of squares that is stored in 8 bits. The update reads the old sum as the number
+// that its code represents times absmax, the largest magnitude of the quantization block (eight_bit.h). Rounding this product adds an error
+// of u v_old, and the square root halves the relative error.
 inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, double p, double gradient,
                                                   double v_old, double v) {
   constexpr double kU = 0x1p-24;

@@ -8,7 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// Highway includes this file once per instruction set.
+// Highway includes this file once per instruction set. The guard lets only the first inclusion declare the struct below.
 #ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
 #define PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
 namespace plimsoll {
@@ -41,8 +41,8 @@ HWY_INLINE void adagrad_vector(Tag tag, const AdagradPiece& k, int64_t i) {
 }
 
 void adagrad_piece(const AdagradPiece& piece, int64_t count) {
-  // Copies the arguments to a local variable, because stores through the array pointers cannot change it, so that the compiler keeps the
-  // coefficients in registers.
+  // Copies the arguments to a local variable. Stores through the array pointers cannot change it, so the compiler keeps the coefficients in
+  // registers.
   const AdagradPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));

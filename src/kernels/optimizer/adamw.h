@@ -46,8 +46,9 @@ struct AdamwArgs {
   double beta2 = 0.999;             // beta2 must be in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
-  // v in bf16, and parameters only in bf16, are rounded.
+  // Parts of the key from which the random numbers for rounding v in bf16, and parameters that are stored only in bf16, are derived
+  // (noise_of() in tensor_list.h): the seed, and the site of the first tensor of the list. A site is a number that differs between
+  // parameters.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -74,7 +75,7 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 
 // Bounds on the absolute error of one update of one element in fp32 that starts from the same values as the exact update, with u = 2^-24. m
 // and g are the larger of the magnitudes before and after the update. v and denominator (sqrt(v)/sqrt(bc2) + epsilon) are the values after
-// it.
+// the update.
 struct AdamwErrorBound {
   double m, v, param;
 };

@@ -35,9 +35,10 @@ struct AdamwStep {
   }
 
  private:
-  // Compute a square root and a quotient, each rounded once as IEEE requires. The hardware's approximation is followed by a Newton step
-  // whose last operation is fused, so no branches are needed for special arguments that do not occur here. For a number below 2^-126 the
-  // root is between 0 and 2^-63, which is far below any epsilon.
+  // sqrt_of() and quotient_of() compute a square root and a quotient, each rounded once as IEEE requires: a Newton step whose last
+  // operation is fused corrects the hardware's approximation. Unlike the functions of the compiler, they have no branches for special
+  // arguments, because these do not occur in this update. For a number below 2^-126, sqrt_of() returns a root between 0 and 2^-63, which is
+  // far below any epsilon.
   static __device__ __forceinline__ float sqrt_of(float x) {
     float inverse;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(fmaxf(x, 0x1p-126f)));

@@ -219,7 +219,8 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     EXPECT_NEAR(exact.param(1).load(0), 0.9375 - 400 * kRate, 1e-3);
     EXPECT_NEAR(mean, exact.param(1).load(0), 5 * 2.8e-4);
     EXPECT_GT(distinct.size(), 10u);
-    // Equal seed, step and site (the key of the random numbers) must give the same results, and any other key other results.
+    // The key of the random numbers consists of seed, step and site. Equal keys must give the same results, and different keys different
+    // results.
     const auto one_step = [&](uint64_t seed, int64_t step, uint32_t site) {
       weights[0].fill(0.9375);
       weights[1].fill(0.9375);

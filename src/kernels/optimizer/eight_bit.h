@@ -30,7 +30,7 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
     // Returns the lower limit of bin i of the `bins` bins of equal width that divide the range from 0.1 to 1. Each code of this decade
     // represents the middle of a bin times kScale[decade]. The limit is computed from the nearer end of the range, so that both ends are
-    // exact, and the product of width and number is not rounded before it is added.
+    // exact, and the product of the width and the number of bins is not rounded before it is added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
@@ -64,7 +64,8 @@ constexpr uint32_t eight_bit_limit(float low, float high) {
   return bits;
 }
 
-// Returns the code of a magnitude, counted from the code of 0. `bits` are those of the magnitude as an fp32 number.
+// Returns the code of a magnitude, counted from the code of 0, by the table `cells` that is described above. `bits` contains the magnitude
+// as an fp32 number.
 constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   const uint32_t upper = bits >> 16;
   uint32_t cell = upper > kEightBitFirstCell ? upper - kEightBitFirstCell : 0;
@@ -106,18 +107,19 @@ const EightBitMap& eight_bit_map(EightBitSign sign);
 // table of cells with.
 uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 
-// An optimizer state in 8 bits for the reference implementations. The functions below read its quantization block number `block` as numbers
-// in double, and round numbers to the codes of that block.
+// An optimizer state in 8 bits for the reference implementations. load_eight_bit_ref() reads quantization block number `block` of the state
+// as numbers in double. store_eight_bit_ref() stores the absmax of these numbers and rounds them to codes.
 struct EightBitState {
-  View codes = {};   // u8
+  View codes = {};   // the 8-bit codes of the elements, u8
   View absmax = {};  // largest magnitude of each quantization block, f32 or f64
   EightBitSign sign = EightBitSign::kSigned;
 };
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// Read the codes of one quantization block as numbers, and round numbers to codes, in fp32 with SIMD vectors. The second function finds the
-// code of x * (1 / absmax) instead of x / absmax and returns the new absmax. Requires: count <= kEightBitBlock.
+// load_eight_bit_cpu() reads the codes of one quantization block as numbers, and store_eight_bit_cpu() rounds numbers to codes, in fp32
+// with SIMD vectors. Unlike the reference, store_eight_bit_cpu() finds the code of x * (1 / absmax) instead of x / absmax. It returns the
+// new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);

@@ -40,8 +40,8 @@ struct LionArgs {
   double beta1 = 0.9;               // beta1 must be in [0, 1)
   double beta2 = 0.99;              // beta2 must be in [0, 1)
   double weight_decay = 0.0;
-  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
-  // parameters that are stored only in bf16 are rounded.
+  // Parts of the key from which the random numbers for rounding parameters that are stored only in bf16 are derived (noise_of() in
+  // tensor_list.h): the seed, and the site of the first tensor of the list. A site is a number that differs between parameters.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 

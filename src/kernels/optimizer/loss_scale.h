@@ -1,7 +1,7 @@
 // This header states the contract of dynamic loss scaling: the adjustment of the loss scale after the gradients of a step are known.
 // Thread-safe: the kernels keep no state. Views are used only during the call.
 //
-// Formula, with s the factor of the loss in the backward pass:
+// Formula, with s = `scale`, the factor of the loss in the backward pass, and g = `good_steps`:
 //   used_scale = s, unscaled_norm = norm / s
 //   finite:     g <- g + 1; if g reaches growth_interval: g <- 0 and s <- 2 s, unless 2 s overflows its type
 //   not finite: g <- 0, s <- max(s / 2, smallest), skipped <- skipped + 1

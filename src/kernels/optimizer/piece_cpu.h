@@ -20,7 +20,7 @@ int64_t piece_first_non_finite(const float* x, int64_t count);
 // kInternal if the copy is of another type.
 void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count);
 
-// Convert elements [begin, begin + count) of a split parameter to fp32, and back.
+// Convert elements [begin, begin + count) of a parameter that is split into two 16-bit halves (tensor_list.h) to fp32, and back.
 void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole);
 void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count);
 

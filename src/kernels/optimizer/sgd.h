@@ -41,8 +41,8 @@ struct SgdArgs {
   double momentum = 0.0;            // the momentum must not be negative
   double weight_decay = 0.0;
   Nesterov nesterov = Nesterov::kOff;  // Nesterov momentum must be off if the momentum is 0
-  // The seed, and the site of the first tensor of the list, parts of the key (noise_of() in tensor_list.h) of the random numbers with which
-  // parameters that are stored only in bf16 are rounded.
+  // Parts of the key from which the random numbers for rounding parameters that are stored only in bf16 are derived (noise_of() in
+  // tensor_list.h): the seed, and the site of the first tensor of the list. A site is a number that differs between parameters.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 
@@ -81,8 +81,9 @@ void sgd_cpu(const SgdArgs& args);
 // bf16; m is f32; grad is f32, bf16 or f16; low is bf16 or f16.
 void sgd_cuda(const SgdArgs& args, CudaStream stream);
 
-// Returns sgd_error_bound() for a momentum that is stored in 8 bits. Its value is the product of the number that its code represents and of
-// absmax (eight_bit.h). Rounding this product adds an error of u |m|, which is multiplied by the coefficient of m.
+// Returns the bounds of sgd_error_bound() for a momentum that is stored in 8 bits. The update reads the old momentum as the number that its
+// code represents times absmax, the largest magnitude of the quantization block (eight_bit.h). Rounding this product adds an error of u
+// |m|, which is multiplied by the coefficient of m.
 inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double weight_decay, double p, double m,
                                           double g) {
   constexpr double kU = 0x1p-24;

@@ -8,7 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// Highway includes this file once per instruction set.
+// Highway includes this file once per instruction set. The guard lets only the first inclusion declare the types below.
 #ifndef PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 #define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
 namespace plimsoll {
@@ -61,8 +61,8 @@ HWY_INLINE void sgd_elements(const SgdPiece& c, int64_t count) {
 }
 
 void sgd_piece(const SgdPiece& piece, int64_t count) {
-  // Copies the arguments to a local variable, because stores through the array pointers cannot change it, so that the compiler keeps the
-  // coefficients in registers.
+  // Copies the arguments to a local variable. Stores through the array pointers cannot change it, so the compiler keeps the coefficients in
+  // registers.
   const SgdPiece c = piece;
   switch (c.buffer) {
     case SgdBuffer::kNone:

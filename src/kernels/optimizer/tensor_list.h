@@ -36,7 +36,7 @@ struct OptimizerTensor {
   // A 16-bit copy of param that matrix products read, or null. A bf16 copy is rounded to nearest with ties away from zero, like the bf16
   // half of a split parameter; an f16 copy is rounded to nearest with ties to even.
   View low = {};
-  // u8: the lower 16 bits of each element of a split parameter. Null if param is not split.
+  // The lower 16 bits of each element of a split parameter, stored as two bytes of type u8. Null if param is not split.
   View remainder = {};
 };
 

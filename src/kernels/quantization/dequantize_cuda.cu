@@ -18,8 +18,8 @@ struct ScaleTable {
   float numbers[256];
 };
 
-// Returns the index of vector number u of this thread. The vectors of a thread are kThreads apart, and a vector starts at element index *
-// N.
+// Returns the number of this thread's vector u, counted over all threads; the vector starts at element number * N. The vectors of a thread
+// are kThreads apart.
 __device__ __forceinline__ int64_t pack_of(int u) {
   return (static_cast<int64_t>(blockIdx.x) * kPacks + u) * kThreads + threadIdx.x;
 }

@@ -43,10 +43,10 @@ std::span<const float, 256> scale_numbers();
 // of elements.
 struct QuantizeArgs {
   ConstView w;         // the weights, shape [rows, columns], any floating type
-  View codes;          // u8
+  View codes;          // output, the codes of the elements, u8
   View scales;         // absmax per block (8 bits: per row): f32, or u8 codes with double quantization
-  View second_scales;  // f32
-  View offset;         // the mean of the absmax values, f32, one element
+  View second_scales;  // output, the scales of the absmax codes, f32; only with double quantization
+  View offset;  // output, the mean of the absmax values, f32, one element; only with double quantization
   int64_t rows = 0;
   int64_t columns = 0;
   QuantizedFormat format = QuantizedFormat::kNf4;

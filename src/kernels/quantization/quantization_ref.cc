@@ -54,7 +54,7 @@ float inverse_of(float absmax) {
   return 1.0f / std::max(absmax, kLeastScale);
 }
 
-// Computes the codes of a part of the matrix, and the absmax of each quantization block.
+// Computes the codes of one separately quantized part of a matrix, and the absmax of each quantization block.
 void quantize_blocks(const QuantizeArgs& args, std::vector<float>& absmax) {
   const Ladder ladder = make_ladder(four_bit_numbers(args.format));
   const int64_t count = args.rows * args.columns;

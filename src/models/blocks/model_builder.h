@@ -91,7 +91,8 @@ class ModelBuilder {
   // Returns a new dropout site, whose number distinguishes its random draws from others. The probability is 0 in an evaluation.
   DropoutSpec next_dropout(double p);
 
-  // Names the value `logits` and returns the graph, to which no loss was added yet. In an evaluation, the logits are an output.
+  // Names the value `logits` and returns the graph, to which no loss was added yet. In an evaluation, the logits are an output, which the
+  // host reads.
   ForwardGraph finish(ValueId logits) &&;
 
  private:

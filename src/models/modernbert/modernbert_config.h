@@ -17,11 +17,11 @@ std::span<const Preset> modernbert_presets();
 void set_modernbert_defaults(ModelConfig& config);
 
 // Reads the settings that modernbert_keys() cannot describe as a key and a field. Errors: kBadData for values out of range and lists of the
-// wrong length; kUsage for what this version does not compute.
+// wrong length; kUsage for settings with which Plimsoll cannot compute the model.
 void complete_modernbert(ModelConfig& config, const ConfigReader& reader);
 
-// Writes the form that both versions of transformers read. The keys of transformers 5 are only written if they are needed: for a pattern of
-// layers that has no regular interval, and for rotary embeddings of another type than the default.
+// Writes the settings in the form that transformers 4 and 5 both read. The keys of transformers 5 are only written if they are needed: for
+// a pattern of layers that has no regular interval, and for rotary embeddings of another type than the default.
 void write_modernbert(nlohmann::json& json, const ModelConfig& config);
 
 }  // namespace plimsoll

@@ -72,8 +72,8 @@ struct SavedKind {
 // memory.h states for this phase. Returns none for a plan that does not train.
 std::vector<SavedKind> saved_kinds(const Plan& plan);
 
-// Lists, for each block of the model, the bytes that are kept for the backward pass, the bytes that it recomputes instead, and the time
-// of recomputation, as estimated by operations.h. Pure; thread-safe.
+// Lists, for each block of the model, the bytes that are kept for the backward pass, the bytes that the backward pass recomputes instead,
+// and the time of recomputation, as estimated by operations.h. Pure; thread-safe.
 
 struct Recomputation {
   // for example "encoder.layer.3"; for values outside of blocks, the name of their module
@@ -97,18 +97,18 @@ struct WidthAdvice {
   std::string name = {};     // name of the width in config.json, such as "hidden_size"
   std::string numbers = {};  // type of the numbers that tensor cores multiply, such as "bf16"
   int64_t width = 0;
-  int64_t multiple =
-      0;  // The width should be a multiple of this number: 8 or 64 for 16-bit types, 4 or 32 for tf32.
-  int64_t better =
-      // The proposed larger width: a multiple of the number that the GPU prefers, or of a smaller number if that is predicted to be
-      // faster.
-      0;
+  // The width should be a multiple of this number: 8 or 64 for 16-bit types, 4 or 32 for tf32.
+  int64_t multiple = 0;
+  // The proposed larger width: a multiple of the number that the GPU prefers, or of a smaller number if that is predicted to be
+  // faster.
+  int64_t better = 0;
   double gain = 1.0;  // speedup: predicted step time now, divided by that with the proposed width
 };
 
-// Returns an empty list on a CPU, for matrix products in fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of
-// 64 (32 in tf32) are advised on GPUs of compute capability 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain.
-// Cost: one or two plans for each width that is not such a multiple.
+// Returns advice about each width with which a wider model is predicted to be faster. The list is empty on a CPU, for matrix products in
+// fp32 and tf32x3, and if no wider model is predicted to be faster. Multiples of 64 (32 in tf32) are advised on GPUs of compute capability
+// 8.0, 9.0 and 10.x, for which NVIDIA's guide and measurements show a gain. Cost: one or two plans for each width that is not such a
+// multiple.
 std::vector<WidthAdvice> width_advice(const Plan& plan);
 
 // Explains batch sizes that are not a multiple of 8. If matrix products use 16-bit or tf32 numbers, and the number of sequences of a

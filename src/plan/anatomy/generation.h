@@ -15,9 +15,8 @@ struct CacheAnatomy {
   int64_t bytes_per_token = 0;  // bytes of the key and the value of one token in all layers
   int64_t page_bytes = 0;
   int64_t num_pages = 0;
-  SequencePages per_prompt =
-      // For the longest prompt: the number of pages that all its sequences share, and the number that each sequence has in addition.
-      {};
+  // For the longest prompt: the number of pages that all its sequences share, and the number that each sequence has in addition.
+  SequencePages per_prompt = {};
   int64_t bytes() const { return num_pages * page_bytes; }
 };
 CacheAnatomy cache_anatomy(const Plan& plan);

@@ -37,8 +37,8 @@ constexpr size_t index_of(Purpose purpose) {
 struct PhaseMemory {
   Phase phase = Phase::kLoad;
   PurposeBytes by_purpose{};
-  int64_t gaps_bytes =
-      0;  // bytes of the arena between live buffers at the peak of the phase, which no buffer uses
+  // bytes of the arena between live buffers at the peak of the phase, which no buffer uses
+  int64_t gaps_bytes = 0;
   int64_t arena_bytes = 0;   // bytes of the arena that the phase uses
   int64_t unused_bytes = 0;  // bytes of the arena that the phase does not use
   int64_t constant_bytes = 0;

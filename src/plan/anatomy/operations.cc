@@ -117,7 +117,8 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (const Op& op : program.graph.ops()) {
     if (op.segment == Segment::kOptimizer || schema_of(op).group() != OpGroup::kContraction) continue;
-    // The recompute pass names a recomputed value after the original, with ".again" at the end.
+    // Skips recomputation, which MFU does not count. The recompute pass names a recomputed value after the original, with ".again" at the
+    // end.
     if (program.graph.value(op.outputs[0]).name.find(".again") != std::string::npos) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }

@@ -62,7 +62,7 @@ TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
 }
 
 // Compares predicted step times with those measured in bench/results/h200-2026-11-22.md, to which the rates in hardware/gpu_efficiency.h
-// were fitted. For such a device, predictions must be within 15 %.
+// were fitted. For a device to which the rates were fitted, predictions must be within 10 %.
 TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -167,9 +167,10 @@ TEST(OperationsAnatomy, StepsOfTwoH200ComeOutAsMeasured) {
   }
 }
 
-// Measured step times to which the rates in hardware/cpu_efficiency.h were fitted: MiniLM-L6-H384, 4 sequences of 512 tokens, on one
-// thread of a Zen 4. They are processor times, which other processes disturb less than wall-clock times. The time of a run with one step
-// was subtracted from that of a run with five steps, and the difference divided by four (`bench --one_run`).
+// Compares predicted step times with measured ones, to which the rates in hardware/cpu_efficiency.h were fitted: MiniLM-L6-H384, 4
+// sequences of 512 tokens, on one thread of a Zen 4. The measured times are processor times, which other processes disturb less than
+// wall-clock times. The time of a run with one step was subtracted from that of a run with five steps, and the difference divided by four
+// (`bench --one_run`).
 TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   struct Case {
     const char* name;
@@ -208,8 +209,9 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
   }
 }
 
-// Measured on two cores with AMX of the host of an H200 (2026-11-23) by `train --profile`: MiniLM-L6-H384, 4 sequences of 512 tokens, 17
-// steps. Two pairs of cores were measured, and the times are from the pair that other processes disturbed less.
+// Compares predicted step times with those that `train --profile` measured on two cores with AMX of the host of an H200 (2026-11-23):
+// MiniLM-L6-H384, 4 sequences of 512 tokens, 17 steps. Two pairs of cores were measured, and the times are from the pair that other
+// processes disturbed less.
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;

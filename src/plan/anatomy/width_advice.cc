@@ -111,7 +111,7 @@ std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*m
   }
 }
 
-// Returns the next width that is a multiple of both numbers, or 0 if it exceeds the width by more than the share kFurthest.
+// Returns the next larger width that is a multiple of `of` and of `and_of`, or 0 if it exceeds `width` by more than the share kFurthest.
 int64_t next_width(int64_t width, int64_t of, int64_t and_of) {
   for (int64_t next = width + 1; static_cast<double>(next - width) <= kFurthest * static_cast<double>(width);
        ++next) {

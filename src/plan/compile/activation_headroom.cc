@@ -11,9 +11,10 @@
 namespace plimsoll {
 namespace {
 
-// The search limits the live bytes of the program to the transient bytes of the plan with the least memory, reduced by one of these shares.
-// The rest is for gaps between buffers: the layout must not need more than that plan. The shares are tried in this order, because the
-// layout can use either nearly all of the memory below the limit or only a much smaller part.
+// Activations stay on the device only as long as the live bytes of the program are below a limit: the transient bytes of the plan that
+// offloads all of them, reduced by one of these shares. The share is left for gaps between buffers, because the layout must not need more
+// memory than that plan. The shares are tried in this order, because the layout can use either nearly all of the memory below the limit or
+// only a much smaller part.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
 // The largest number of values that may be in transfer at the same time; the planner tries both numbers. Buffers of values in transfer are
 // placed between those of values that stay on the device, which makes it harder to find a layout. If transfers between GPU and host limit

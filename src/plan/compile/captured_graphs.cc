@@ -62,10 +62,9 @@ constexpr int64_t kCopyNodes = 3;
 // Segments that run one after the other for the same batch size, so their CUDA graphs are captured, replayed and dropped together.
 struct SegmentGroup {
   CapturedGraphs* held = nullptr;
-  int64_t num_buckets =
-      // The number of buckets (batch sizes) for which the segments are captured. In a pipeline, this is multiplied by the number of slots,
-      // because each slot (the memory of one micro-batch) has graphs with its own addresses.
-      0;
+  // The number of buckets (batch sizes) for which the segments are captured. In a pipeline, this is multiplied by the number of slots,
+  // because each slot (the memory of one micro-batch) has graphs with its own addresses.
+  int64_t num_buckets = 0;
   int64_t num_graphs = 0;  // number of CUDA graphs per bucket
   int64_t nodes = 0;       // number of nodes in all graphs of one bucket
   double nodes_per_graph() const { return static_cast<double>(nodes) / static_cast<double>(num_graphs); }

@@ -118,8 +118,8 @@ bool copies_at_use(const PlanRequest& request) {
   return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
 
-// Returns true if an update writes the persistent 16-bit copy of a weight of this shape. This is not the case if the pass copies_at_use
-// makes the copy right before each use.
+// Returns true if an update writes the persistent 16-bit copy of a weight of this shape. This is not the case for a matrix if the pass
+// copies_at_use makes a temporary copy right before each use. The pass does not change the copies of vectors.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   const bool pass_runs = copies_at_use(request) &&
                          request.passes.is_on(copies_at_use_pass(*request.precision.activation_dtype).name);
@@ -267,8 +267,9 @@ void choose_exchanges(Graph& graph, const PlanRequest& request, PassManager& pas
   for (const MeshAxis axis : {MeshAxis::kPipeline, MeshAxis::kEnds}) passes.run(graph, map_peers_pass(axis));
 }
 
-// Returns true if the ranks exchange new weights during the next forward pass (gather_at_use_pass). With several micro-batches per step,
-// only the first of them would follow an update. DataParallel (updates_on_first) exchanges weights before each step, as in PyTorch.
+// Returns true if the ranks exchange new weights during the next forward pass (gather_at_use_pass). They do not if a step has several
+// micro-batches, because only the forward pass of the first one follows an update, nor with DataParallel (updates_on_first), which
+// exchanges weights before each step, as in PyTorch.
 bool gathers_at_use(const PlanRequest& request) {
   return divides(request, ZeroStage::kStates) && !divides(request, ZeroStage::kWeights) &&
          !request.ranks.updates_on_first && request.batches.accumulation_steps == 1 &&
@@ -306,8 +307,9 @@ OptimizerConfig optimizer_of(const PlanRequest& request) {
   if (divides(request, ZeroStage::kStates)) {
     config.most_elements_at_once =
         std::max<int64_t>(1, request.ranks.bucket_bytes / dtype_bytes(request.precision.dtype));
-    // If weights of blocks are sent during the next forward pass, only vectors and the weights that it reads before its first block are
-    // sent while updates run. Small slices then gain little, so updates are divided into fewer and larger ops, which start fewer kernels.
+    // If weights of blocks are sent during the next forward pass, only vectors and the weights that the forward pass reads before its first
+    // block are sent while updates run. Small slices then gain little, so updates are divided into fewer and larger ops, which start fewer
+    // kernels.
     if (gathers_at_use(request)) config.most_elements_at_once *= kUpdatesAtOnce;
   }
   if (request.update.offload_states) config.most_elements_at_once = request.update.elements_at_once;
@@ -527,9 +529,9 @@ void select_top_logits(Graph& graph, int64_t num_candidates) {
   }
 }
 
-// Builds the program that generates texts. A run of it reads the new tokens of each sequence, adds their keys and values to the KV cache,
-// and returns the logits that follow the last one. Prefill and decoding are the same program with many and with one new token per
-// sequence.
+// Builds the program that generates texts. A run of the program reads the new tokens of each sequence, adds their keys and values to the KV
+// cache, and returns the logits for the token that follows the last one. Prefill and decoding are the same program with many and with one
+// new token per sequence.
 ProgramPlan build_generate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   const GenerationOptions& generation = request.generation;

@@ -30,9 +30,9 @@ struct GradientGraph {
   Graph graph = Graph();
   std::vector<Parameter> parameters = {};
   LossScale loss_scale = {};
-  std::set<std::string> shared_by_ends =
-      // the weights that both the first and the last pipeline stage use, such as tied embeddings, by the names that updates read
-      {};
+  // the weights that both the first and the last pipeline stage use, such as tied embeddings: the names of the values that updates
+  // change
+  std::set<std::string> shared_by_ends = {};
   PassManager passes;
 };
 

@@ -57,9 +57,8 @@ std::map<ProductKey, LibraryMatmul> list_matmuls(const ProgramPlan& program, con
 struct CustomMatmul {
   std::string_view kernel = {};  // name of the kernel implementation
   int64_t count = 0;             // number of ops with this matrix product
-  bool is_part =
-      // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.
-      false;
+  // True if the matrix product is part of a fused op, whose kernel calls the library for small numbers of rows.
+  bool is_part = false;
 };
 // Returns the distinct matrix products of a program that Plimsoll's own kernels compute on a GPU for a batch of this size, including those
 // within linear_gelu and linear_norm; none on a CPU. list_matmuls() does not contain them.

@@ -85,7 +85,8 @@ std::vector<TimedTransfer> timed_transfers(const Graph& graph, const Bucket& buc
 // Simulates the queues of a program to find out how long computing ops (queue kCompute) wait for transfers. `op_ms` contains the time of
 // each op; for a transfer, the function replaces it by the time of these waits. Requires: program.ops states where each transfer ends.
 void add_transfer_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// Does the same for the given transfers of a program. Requires: `transfers` is in the order of their positions.
+// Simulates the queues with the given transfers: replaces the time of each transfer in `op_ms` by the time of the waits for it. Requires:
+// `transfers` is in the order of their positions.
 void add_transfer_waits(std::span<const TimedTransfer> transfers, const PlanRequest& request,
                         std::vector<double>& op_ms);
 

@@ -101,14 +101,12 @@ struct StageAction {
   Kind kind = Kind::kCompute;
   int64_t chunk = 0;  // the chunk of layers of this stage to which the action belongs
   int64_t peer = 0;   // the stage to which a value is sent, or from which it is received
-  int64_t channel =
-      // Number of the channel: values that are sent through different channels do not wait for one another (graph/ops/chunk.h).
-      0;
+  // Number of the channel: values that are sent through different channels do not wait for one another (graph/ops/chunk.h).
+  int64_t channel = 0;
   std::string value = {};  // name of the value that is sent or received
   int64_t bytes = 0;
-  int64_t offset =
-      // For kSend: the offset in this stage's arena of the buffer that keeps the value until it has arrived.
-      0;
+  // For kSend: the offset in this stage's arena of the buffer that keeps the value until it has arrived.
+  int64_t offset = 0;
   double ms = 0;  // estimated time of the computation or of the transfer
   friend bool operator==(const StageAction&, const StageAction&) = default;
 };
@@ -153,9 +151,8 @@ struct Plan {
   WeightList weights = {};
   // 16-bit copies of weights; valid after loading and after each update
   std::vector<WeightCopy> weight_copies = {};
-  std::map<std::string, SplitWeight> split_weights =
-      // The weights that are stored in two buffers each, by the name of the weight. Neither buffer has this name.
-      {};
+  // The weights that are stored in two buffers each, by the name of the weight. Neither buffer has this name.
+  std::map<std::string, SplitWeight> split_weights = {};
   std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
   std::unordered_map<std::string, size_t> persistent_by_name = {};
@@ -166,8 +163,8 @@ struct Plan {
   int64_t arena_bytes = 0;
   // lower bound of arena_bytes: persistent_bytes plus the largest lower bound of the transient bytes of a program
   int64_t lower_bound_bytes = 0;
-  int64_t host_persistent_bytes =
-      0;  // like persistent_bytes, for the arena in host memory; zero if nothing is stored there
+  // like persistent_bytes, for the arena in host memory; zero if nothing is stored there
+  int64_t host_persistent_bytes = 0;
   int64_t host_arena_bytes = 0;
   int64_t host_lower_bound_bytes = 0;
   int64_t disk_bytes = 0;  // size of the file on the disk; zero if nothing is stored there

@@ -33,9 +33,8 @@ struct ModelOptions {
   ModelConfig config = {};
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
-  double z_coefficient =
-      // weight of the z-loss (a penalty on large logits) in training; Requires: 0 unless the task predicts tokens
-      0.0;
+  // weight of the z-loss (a penalty on large logits) in training; Requires: 0 unless the task predicts tokens
+  double z_coefficient = 0.0;
   // The share of tokens that have a label, on average. If it is below 1, the head of the model computes only the rows of tokens with a
   // label.
   double label_share = 1.0;
@@ -160,8 +159,9 @@ struct RankOptions {
   // the rows of activations (Korthikanti et al., arXiv 2205.05198). Has no effect if tensor_size is 1. Requires: the number of tokens of
   // every batch is a multiple of row_multiple().
   bool sequence_parallel = false;
-  // Context parallelism: the ranks of the group have whole weights and divide only the rows of activations; at attention they exchange rows
-  // for heads (Jacobs et al., arXiv 2309.14509). Has no effect if tensor_size is 1. Requires: as for sequence_parallel, which is false.
+  // Context parallelism: the tensor_size ranks of a group have whole weights and divide only the rows (tokens) of activations. For
+  // attention they exchange rows for heads, so that each rank has all rows of some heads (Jacobs et al., arXiv 2309.14509). Has no effect
+  // if tensor_size is 1. Requires: as for sequence_parallel, which is false.
   bool context_parallel = false;
   // The number of stages of a pipeline, each of which has some layers of the model. Requires: a divisor of count / tensor_size; at most the
   // number of layers.

@@ -73,8 +73,8 @@ std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_posi
   return hanging;
 }
 
-// Places the buffers that hang() does not place, which are live only before or only after the cut, below the stack of the buffers that it
-// places. `hanging`: the height of this stack at each position.
+// Places the buffers that hang() does not place, which are live only before or only after the cut, below the stack of the buffers that
+// hang() places. `hanging`: the height of this stack at each position.
 Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};

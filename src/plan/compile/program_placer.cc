@@ -126,8 +126,8 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
 
 void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   kernels_.choose(program, request);
-  // The ladder (list of batch sizes) of a generation program also has sizes below 16 tokens: a decode run has one token per sequence.
-  // Rounded up to 16 tokens, most of its rows could be unused, and they would take a large share of its time.
+  // The ladder (list of batch sizes) of a generation program also has sizes below 16 tokens: a decode run has one token per sequence. If
+  // the run were rounded up to 16 tokens, most of its rows could be unused, and they would take a large share of its time.
   program.ladder = make_ladder(program.bucket, program.name == kGenerateProgram ? 1 : 16,
                                request.model.label_share, request.ranks.row_multiple());
   std::vector<int64_t> scratch_bytes;

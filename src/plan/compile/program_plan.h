@@ -102,8 +102,8 @@ struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
   Bucket bucket = {};  // the largest batch size of the program
-  std::vector<Bucket> ladder =
-      {};  // the sizes to which batches are rounded up, smallest first; the last is `bucket`
+  // the sizes to which batches are rounded up, smallest first; the last is `bucket`
+  std::vector<Bucket> ladder = {};
   // The offset of each value in the arena of its memory space; -1 for values without memory.
   std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
@@ -196,10 +196,10 @@ class Programs {
 std::vector<BatchTensorSpec> batch_tensors(const Graph& graph);
 
 // Returns the ladder: the buckets that a program is compiled for, up to `largest`. Token counts increase in steps of a sixteenth of a
-// power of two, at least 16, so that less than 1/16 of a batch's rows are unused. If `smallest` is below 16, powers of two from there on
-// come before them. Every bucket except the largest has room for the number of labels that usual_bucket() returns; the largest bucket has
-// room for a label at each token. The number of tokens of each bucket is a multiple of `multiple`. Requires: the number of tokens of
-// `largest` is one too.
+// power of two, at least 16, so that less than 1/16 of a batch's rows are unused. If `smallest` is below 16, the ladder begins with the
+// buckets of `smallest`, 2 `smallest`, 4 `smallest` ... tokens below 16. Every bucket except the largest has room for the number of labels
+// that usual_bucket() returns; the largest bucket has room for a label at each token. The number of tokens of each bucket is a multiple of
+// `multiple`. Requires: the number of tokens of `largest` is a multiple of `multiple` too.
 std::vector<Bucket> make_ladder(const Bucket& largest, int64_t smallest = 16, double label_share = 1.0,
                                 int64_t multiple = 1);
 // Returns a bucket with as many tokens as `largest` and room for fewer labels. If each token has a label with the probability

@@ -177,8 +177,8 @@ class PipelineClock {
  private:
   // The values that have been sent from one stage to another through one channel and not been received yet.
   struct Link {
-    std::deque<std::pair<const StageAction*, double>>
-        messages;            // values in the order of sending, with the times at which they were sent
+    // values in the order of sending, with the times at which they were sent
+    std::deque<std::pair<const StageAction*, double>> messages;
     double received_ms = 0;  // time at which the last value was received
   };
 

@@ -131,7 +131,7 @@ TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatchesWithChunks) {
   }
 }
 
-// The last step of an epoch may have fewer micro-batches than the schedule was made for. It must also run to its end.
+// The last step of an epoch may have fewer micro-batches than the schedule was made for. Such a step must also run to its end.
 TEST(PipelineSimulation, EndsForEveryNumberOfMicroBatches) {
   for (const PipelineSchedule schedule :
        {PipelineSchedule::kGpipe, PipelineSchedule::kOneForwardOneBackward}) {

@@ -133,7 +133,8 @@ class StateSchedules::Positions {
   }
 
   // The copies to the device for update k start only after the states of the first updates of the same segment are back on the host; the
-  // schedule states the number of these updates (ended_in_segment()). Sets the ends of their copies to the host.
+  // schedule states the number of these updates (ended_in_segment()). Sets the ends of the copies that bring the states of these updates
+  // back to the host.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -150,10 +151,9 @@ class StateSchedules::Positions {
   const TransferSchedule& traffic_;
   size_t first_deferred_;
   uint32_t size_ = 0;
-  std::vector<uint32_t>
-      // For each op, the position of the first copy inserted before it, or of the op itself if there is none. The last element is the
-      // number of positions.
-      begin_;
+  // For each op, the position of the first copy inserted before it, or of the op itself if there is none. The last element is the
+  // number of positions.
+  std::vector<uint32_t> begin_;
   std::vector<uint32_t> op_;
   // for each update, the position and the end of its copies to the device
   std::vector<uint32_t> in_, in_end_;

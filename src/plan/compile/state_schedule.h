@@ -1,7 +1,7 @@
 // Predicts the buffers and the timing of copies in the program that the pass offload_states would make with a given transfer schedule. A
 // search for a good schedule needs this for many schedules. The results are computed from numbers alone, because building a graph for
 // each attempt would be too slow. The plan itself is made from the graph, with ProgramBuffers and find_queued_ops(); a test checks that
-// both agree. Thread-safe after construction.
+// the predicted buffers and copies agree with those of the graph. Thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ class StateSchedules {
 // Computes how much GPU memory a training step leaves unused (the headroom), into which optimizer states can be transferred from the host
 // early.
 
-// The decision where updates run, and the headroom: the memory that the ops of the program then leave unused, into which optimizer states
-// fit.
+// The decision where updates run, and the headroom: the memory that the ops of a program with this decision leave unused, into which
+// optimizer states fit.
 struct UpdateOrder {
   UpdatePlace place = {};
   MemoryHeadroom room = {};
@@ -74,12 +74,12 @@ std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanReque
 // Computes how much device memory a training step leaves unused (the headroom), in which activations can stay that --offload_activations
 // would otherwise transfer to the host.
 
-// Starts from the plan that needs the least memory: it transfers every activation to the host that can be transferred, and transfers it
-// back as late as possible. Below the peak of that plan there is unused memory. With it, some activations can stay on the device, or be
-// transferred back earlier, without a larger arena. Returns as much of this headroom as the layout can really use. Returns an empty
-// headroom if the layout can use none or the step is not estimated to become shorter. Only CUDA graphs may increase the total memory of a
-// GPU, because segments without transfers of activations can be captured. `graph` is the program to which the pass offload_activations
-// would be applied. Cost: several layouts of the program.
+// Starts from the plan that needs the least memory: it transfers to the host every activation that can be transferred, and transfers it
+// back as late as possible. Below the peak of that plan there is unused memory, in which some activations can stay on the device, or into
+// which they can be transferred back earlier, without a larger arena. Returns as much of this headroom as the layout can really use.
+// Returns an empty headroom if the layout can use none or the step is not estimated to become shorter. The total memory of a GPU may grow
+// only by the memory of CUDA graphs: if all activations of a segment stay on the device, the segment can be captured as a CUDA graph.
+// `graph` is the program to which the pass offload_activations would be applied. Cost: several layouts of the program.
 ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

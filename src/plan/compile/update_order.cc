@@ -20,7 +20,7 @@ constexpr int64_t kShareForSpeed = 20;
 // Shares of the unused memory below the peak that are not used for early transfers, in the order in which they are tried. Usually the
 // layout can use either nearly all of that memory or only a much smaller part.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
-// Shares of the unused memory that are not used for early transfers if updates run in the forward pass. Here copies to the host limit the
+// Shares of the unused memory that are not used for early transfers if updates run in the forward pass. Then copies to the host limit the
 // step time, so transferring states long before their update gains nothing. A step of BERT-large (4 sequences of 512 tokens, fp32, H200)
 // is estimated at 117.6 ms if all of the memory is used and at 117.2 ms with half of it, which is the first share with which the layout
 // succeeds.
@@ -89,8 +89,8 @@ class Offers {
     return timed({.transfers = {.transfers = late_transfers(schedules_.updates(), room_.is_disk)}});
   }
 
-  // States whether the updates may be deferred to the next run. of() returns one candidate for each share of the unused memory, largest
-  // first.
+  // States whether states of the last updates may be copied back to the host in the next run of the program. of() returns one candidate
+  // for each share in kSharesLeftFree, the one that uses the most memory first.
   enum class Defers : uint8_t { kNo, kYes };
   std::vector<Offer> of(Defers may_defer) const {
     const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);

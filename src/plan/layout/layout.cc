@@ -127,8 +127,8 @@ class OffsetSearch {
 
   int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
 
-  // Places the buffers below those that occupy the top of the region. If there are such, it tries two directions: from the bottom
-  // of the region upwards, and from the buffers at the top downwards. Returns the better result, or nothing if it exceeds
+  // Places the buffers below those that occupy the top of the region. If some buffers occupy the top, it tries two directions: from the
+  // bottom of the region upwards, and from the buffers at the top downwards. Returns the better result, or nothing if it exceeds
   // `most_bytes`.
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);

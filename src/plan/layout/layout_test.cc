@@ -153,8 +153,8 @@ TEST(Layout, RandomTrainingGraphsAreNearTheLowerBound) {
   EXPECT_LE(ratios.largest, 1.05);
 }
 
-// Returns buffers like those of training. Lifetimes of values that are saved for the backward pass are nested; gradients that live to the
-// end take the bytes that the saved values leave.
+// Lays out buffers like those of training. The lifetimes of values that are saved for the backward pass are nested; gradients that live to
+// the end can use the bytes that the saved values no longer need.
 TEST(Layout, NestedLifetimesAndGradientsThatStayLoseNothing) {
   constexpr uint32_t kLayers = 40;
   std::vector<LiveBuffer> buffers;

@@ -128,15 +128,13 @@ class Skyline {
     std::push_heap(heap_.begin(), heap_.end(), IsAfter());
   }
 
-  std::vector<Stretch>
-      // the parts of the skyline by their first positions; an element at which no part begins has another `first` than its index
-      stretches_;
+  // the parts of the skyline by their first positions; an element at which no part begins has another `first` than its index
+  std::vector<Stretch> stretches_;
   std::vector<uint32_t> first_of_end_;  // for each position, the start of the part that ends there
   std::vector<Entry> heap_;
-  std::vector<uint32_t>
-      // parts to the left and to the right of the buffer that was placed last; they are not in the heap, and the last element is the lowest
-      // part
-      beside_;
+  // parts to the left and to the right of the buffer that was placed last; they are not in the heap, and the last element is the lowest
+  // part
+  std::vector<uint32_t> beside_;
 };
 
 // The buffers that are not placed yet, sorted by their first positions, so that buffers which begin inside one part of the skyline are

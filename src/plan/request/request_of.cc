@@ -118,8 +118,8 @@ ChunkedLoss chunked_loss_of(const Arguments& arguments, const RunFacts& facts, R
 RecomputeChoice recompute_of(const Arguments& arguments, const RunFacts& facts) {
   if (facts.recompute) return *facts.recompute;
   if (!facts.passes.is_on("recompute")) return {};
-  // The values `auto` and `selective` of --recompute do not name a policy but require a search. Until it has been made, the policy is
-  // kCheap.
+  // The values `auto` and `selective` of --recompute do not name a policy but require a search. Until the search has been made, the policy
+  // is kCheap.
   return {.policy = find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap)};
 }
 

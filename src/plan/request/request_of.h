@@ -31,7 +31,8 @@ struct SizeThresholds {
 // Measured rates of the device, of links and of disks; empty without measurements.
 struct Calibrations {
   CpuCalibration cpu = {};
-  // times of exchanges for this number of ranks; with NCCL, those with or those without P2P
+  // Measured times of exchanges between ranks. They are used only for a run with the same number of ranks. Measurements with NCCL are
+  // either with or without P2P (direct access between GPUs).
   LinkCalibration links = {};
   DiskRates disk = {};  // rates of the disk that --offload_optimizer nvme:FOLDER names
 };
@@ -87,7 +88,7 @@ struct RunSpec {
 // if RunFacts::recompute contains it (plan/search/budget.h). Errors: kUsage for arguments that contradict each other, the device or the
 // adapter.
 PlanRequest request_of(const Arguments& arguments, const RunFacts& facts, RequestRemarks& remarks);
-// Returns the same request, without notes for the user.
+// Returns the plan request of a run, without notes for the user.
 PlanRequest request_of(const RunSpec& run);
 
 // States how the recomputed values are chosen: by the policy of the request, or by a separate search for every plan

@@ -139,7 +139,7 @@ TEST(RequestOf, TheFirstRankMakesAllUpdatesInModeDp) {
   EXPECT_EQ(ranks(1).zero_stage, ZeroStage::kNone);
 }
 
-// Where GPUs map each other's memory, ranks divide optimizer states by default, except in runs with a setting that excludes this, or with
+// If GPUs map each other's memory, ranks divide optimizer states by default, except in runs with a setting that excludes this, or with
 // which its speed has not been measured.
 TEST(RequestOf, DividesOptimizerStatesWhereThisIsFaster) {
   const auto stage = [](const RunFacts& facts, const std::function<void(Arguments&)>& change) {

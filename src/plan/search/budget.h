@@ -25,8 +25,8 @@ struct RecomputeOutcome {
 struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
-  std::vector<RecomputeOutcome> policies =
-      {};             // the results of the policies none, cheap and full, for comparison
+  // the results of the policies none, cheap and full, for comparison
+  std::vector<RecomputeOutcome> policies = {};
   int num_plans = 0;  // number of plans of the whole model that the search made
 };
 

@@ -40,7 +40,8 @@ PlanRequest request_of(const BudgetCase& test) {
   return request;
 }
 
-// Checks eleven budgets at equal distances between the memory needed with full recomputation and the memory needed without recomputation.
+// Checks the choice for some budgets between the memory needed with full recomputation (0 tenths) and the memory needed without
+// recomputation (10 tenths). Adds to `faster` the number of budgets for which the choice is faster than every policy that fits.
 void expect_never_worse(const PlanRequest& request, const std::vector<int>& tenths, int& faster) {
   std::vector<RecomputeOutcome> fixed;
   for (const RecomputePolicy policy :
@@ -90,7 +91,7 @@ TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
   EXPECT_GE(faster, cases) << "mixing pays between the policies";
 }
 
-// The lowest budget is skipped, because only full recomputation fits into it.
+// Only full recomputation fits into the lowest of the four budgets, so the choice can be faster than the policies for the other three only.
 TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
   int faster = 0;
   expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 1, 3, 7}, faster);

@@ -109,7 +109,7 @@ bool can_copy_at_use(const Plan& plan);
 // Returns true if evaluation needs more memory than training.
 bool evaluation_is_larger(const Plan& plan);
 
-// A plan of the same run with another number of beams or of texts per prompt.
+// The memory and the estimated times of a run that generates texts with this number of beams, or of texts, per prompt.
 struct BeamCost {
   int64_t num_beams = 1;
   CacheAnatomy cache = {};

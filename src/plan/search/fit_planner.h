@@ -38,10 +38,12 @@ class FitPlanner {
  public:
   // Requires: the set of methods belongs to the method space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
-  // Plans the run as its arguments state it, without further methods that save memory (such as recomputation). Requires: the shared graphs outlive the planner.
+  // Plans the run as its arguments state it, without further methods that save memory (such as recomputation). Requires: the shared graphs
+  // outlive the planner.
   FitPlanner(RunSpec run, SharedGraphs& shared);
 
-  // Returns true if the arguments of a run can express this batch shape.
+  // Returns true if the arguments of a run can express this batch shape. They cannot if the shape accumulates gradients and the run updates
+  // weights in the backward pass.
   bool takes(const FitShape& shape) const;
 
   // Returns the memory and the time that the shape needs, computed from graphs that were built for the first requested shape. The search
@@ -50,8 +52,8 @@ class FitPlanner {
   // build_plan(). Cost: half a millisecond for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
   // Returns the memory and the time that the shape needs, computed from the plan of a real run. The search reports these figures as its
-  // results. Returns nothing if there is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for
-  // recomputed values if there is one.
+  // results. Returns nothing if the run has a recomputation budget (a limit of its bytes) and no choice of recomputed values fits into it.
+  // Cost: a plan, and the search for recomputed values if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
   // Returns an upper bound for the bytes that the plan needs if the memory limit leaves no memory for early copies. It is computed
   // from a plan whose copies are as late as possible, with the same recomputation policy as the bytes that placed() returns. Cost: a
@@ -60,7 +62,7 @@ class FitPlanner {
 
   // Returns how recomputed values are chosen: by a policy, or by a separate search for each plan.
   RecomputeChosen chosen() const { return recompute_; }
-  // Returns true if the plan fits into the memory limit, and into the budget if there is one.
+  // Returns true if a plan of this size fits into the memory limit, and into the recomputation budget if the run has one.
   bool fits(int64_t bytes) const;
   // Frees the graphs. They are built again when they are needed.
   void release() { graphs_.clear(); }

@@ -204,7 +204,8 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Drops each split of the batch that also fits with fewer methods, because these are never slower. Returns false if no split is left.
+  // Drops each split of the batch that also fits with fewer methods, because a set with fewer methods is never slower. Returns false if no
+  // split is left.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;

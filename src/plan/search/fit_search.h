@@ -28,11 +28,10 @@ struct FitQuestion {
   int64_t most_tokens = 512;     // number of positions of the model, the limit for longest_sequence
   int64_t largest_batch = 4096;  // upper limit of the search for the largest batch
   size_t num_answers = 12;       // number of answers to return, in the order of order_ties()
-  bool of_each_effect =
-      true;  // Also returns the fastest answer, and the first answer for each effect on training (Effect).
-  size_t num_detailed =
-      // For this number of answers, counted from the first, largest_batch and longest_sequence are computed too.
-      16;
+  // Also returns the fastest answer, and the first answer for each effect on training (Effect).
+  bool of_each_effect = true;
+  // For this number of answers, counted from the first, largest_batch and longest_sequence are computed too.
+  size_t num_detailed = 16;
   int num_threads = 1;  // number of threads that plan in parallel; answers do not depend on it
 };
 
@@ -47,8 +46,8 @@ struct FitAnswer {
   double ms_per_sample = 0;  // estimated time per sample
   // Largest batch that fits without accumulation, with sequences of FitQuestion::longest tokens; 0: none fits.
   int64_t largest_batch = 0;
-  int64_t longest_sequence =
-      0;  // Longest sequence that fits with micro_batch and accumulation; at least FitQuestion::longest.
+  // Longest sequence that fits with micro_batch and accumulation; at least FitQuestion::longest.
+  int64_t longest_sequence = 0;
 };
 
 // A set of training methods for which no plan can be made on this device, for example because no kernel exists for it.
@@ -62,11 +61,10 @@ struct FitSearch {
   // by at least half a percent. So a set contains a method only if the run is faster with this method, or does not fit without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
-  int64_t own_bytes =
-      0;  // bytes of the run as its arguments state it, for the split of the batch that needs the least
-  int64_t num_sets =
-      // Number of sets of methods that were planned. The others were excluded by a bound of their time or bytes.
-      0;
+  // bytes of the run without further methods, for the split into micro-batches that needs the least
+  int64_t own_bytes = 0;
+  // Number of sets of methods that were planned. The others were excluded by a bound of their time or bytes.
+  int64_t num_sets = 0;
   int64_t num_plans = 0;
   double plan_ms = 0;  // elapsed time of planning these sets
 };
@@ -117,7 +115,7 @@ struct MinimumMemoryRun {
 // equally small plans it returns the one with the fewest methods. Returns nothing if no set can be planned. Cost: as search_fit().
 std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question);
 
-// Returns the divisors of the effective batch, largest first.
+// Returns the ways to split the effective batch into micro-batches of equal size, the largest micro-batch first.
 std::vector<FitShape> splits_of(const FitQuestion& question);
 
 }  // namespace plimsoll

@@ -44,7 +44,7 @@ class MethodSpace {
   // train only a part are combined only with the optimizer that the user chose.
   MethodSpace(RunSpec run, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
-  // Returns the sets of methods that never make a step slower. The first one is the empty set: it stands for the run as its arguments state
+  // Returns the sets of methods that never make a step slower. The first one is the empty set, with which the run is as its arguments state
   // it.
   const std::vector<MethodSet>& base_sets() const { return base_sets_; }
   // Returns the sets with one more method that trades time for memory, if the arguments allow it. In these sets recomputation concerns
@@ -67,8 +67,8 @@ class MethodSpace {
   Effect effect(const MethodSet& set) const { return effect_of(set, own_); }
   ExtentOfChange extent(const MethodSet& set) const { return extent_of(set, run_, own_); }
 
-  // Returns a lower bound of the total bytes of any plan with this set. It counts the weights, the optimizer states and, if updates wait
-  // until all gradients are computed, the gradients. Cost: microseconds.
+  // Returns a lower bound of the total bytes of any plan with this set. It counts the memory outside the arena, the weights, the optimizer
+  // states and, if updates wait until all gradients are computed, the gradients. Cost: microseconds.
   int64_t least_bytes(const MethodSet& set, int64_t accumulation) const;
 
  private:
@@ -88,10 +88,9 @@ class MethodSpace {
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
   std::vector<MethodSet> base_sets_;
-  std::map<const Method*, Elements>
-      // The numbers of trained and of frozen weight elements if this method trains only a part of the model. The key nullptr is for
-      // training the whole model.
-      elements_;
+  // The numbers of trained and of frozen weight elements if this method trains only a part of the model. The key nullptr is for
+  // training the whole model.
+  std::map<const Method*, Elements> elements_;
 };
 
 }  // namespace plimsoll

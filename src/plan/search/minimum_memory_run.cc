@@ -8,8 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The number of runs that are planned at once. Then the bounds of the other runs are compared with the best result. It does not depend on
-// the number of threads.
+// The number of runs that are planned before the bounds of the remaining runs are compared with the best result. It does not depend on the
+// number of threads, so that the number of plans does not depend on it either.
 constexpr size_t kRunsAtOnce = 8;
 
 struct Run {

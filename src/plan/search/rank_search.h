@@ -48,8 +48,8 @@ struct RankAnswer {
   double step_ms = 0;              // estimated time of a step
   double exposed_ms = 0;           // time of a step in which ranks wait for exchanges or for other stages
   double samples_per_s = 0;        // samples per second, summed over all ranks
-  std::vector<std::string> arguments =
-      {};  // The arguments to add to those of the run, apart from the numbers of ranks.
+  // The arguments to add to those of the run, apart from the numbers of ranks.
+  std::vector<std::string> arguments = {};
 };
 
 struct RankRefusal {
@@ -61,10 +61,9 @@ struct RankSearch {
   std::vector<RankAnswer> answers = {};  // the runs that fit, fastest first
   std::vector<RankRefusal> refused = {};
   int64_t num_choices = 0;  // number of combinations of division, policy and split of the batch
-  int64_t num_pruned =
-      // Number of combinations that were not planned, because a lower bound of their memory is too large or a policy that recomputes less
-      // fits.
-      0;
+  // Number of combinations that were not planned, because a lower bound of their memory is too large or a policy that recomputes less
+  // fits.
+  int64_t num_pruned = 0;
   int64_t num_plans = 0;
   // In the result for one division: true if some split of the batch does not fit with the policy that recomputes least, although a lower
   // bound of its memory without activations is within the limit.

@@ -88,8 +88,8 @@ RecomputeOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // Values of this block that backward passes of earlier blocks read are still live in those passes. They are counted there and not
-  // here.
+  // Values of this block that backward passes of earlier blocks read are still live in those passes. There they are part of the
+  // working_bytes of the earlier blocks.
   return option;
 }
 

@@ -11,19 +11,18 @@ namespace plimsoll {
 
 // One way to divide the values of a block into kept and recomputed ones.
 struct RecomputeOption {
-  int64_t kept_bytes =
-      0;  // Bytes of the values that live from the block's forward pass to the end of its backward pass.
-  int64_t working_bytes =
-      0;          // Largest number of live bytes during the block's backward pass, including its kept bytes.
+  // Bytes of the values that live from the block's forward pass to the end of its backward pass.
+  int64_t kept_bytes = 0;
+  // Largest number of live bytes during the block's backward pass, including its kept bytes.
+  int64_t working_bytes = 0;
   double ms = 0;  // time to recompute the values that are not kept
 };
 
 // The options of a block. A list of blocks is in the order of the forward pass.
 struct RecomputeBlock {
   std::span<const RecomputeOption> options = {};
-  int64_t later_bytes =
-      // Bytes of gradients of later blocks that are still live when the backward pass reaches this block.
-      0;
+  // Bytes of gradients of later blocks that are still live when the backward pass reaches this block.
+  int64_t later_bytes = 0;
 };
 
 struct RecomputeSolution {

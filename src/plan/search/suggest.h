@@ -30,7 +30,7 @@ std::string format_shortage(int64_t bytes);
 // suggestions. Returns "" if the plan fits. Cost: that of suggest_changes(), or nothing if the plan fits.
 std::string describe_shortage(const Plan& plan, const RunSpec& run, const PlanLabels& labels = {});
 
-// Returns the same explanation, with suggestions that were already computed by suggest_changes().
+// Returns an explanation why a plan exceeds its memory limit, with suggestions that were already computed by suggest_changes().
 std::string describe_shortage(const Plan& plan, const std::vector<Suggestion>& suggestions,
                               const PlanLabels& labels);
 

@@ -19,8 +19,8 @@ std::string html_escaped(std::string_view text);
 struct HtmlTable {
   std::vector<std::string> head = {};
   std::vector<std::vector<std::string>> rows = {};
-  std::string columns =
-      "t";  // One letter per column: 't' for text, 'n' for numbers. Further columns contain numbers.
+  // one letter per column: 't' for text, 'n' for numbers; columns without a letter contain numbers
+  std::string columns = "t";
   bool has_total = false;  // true if the last row contains sums
   std::string caption = {};
   bool shows_caption = true;  // if false, the caption is hidden and only screen readers present it
@@ -67,10 +67,10 @@ class PageChart {
   // Draw a line through the points, with a gap at points that are not finite, or a dot at each point.
   void line(const std::vector<PlotPoint>& points, std::string_view colour, bool is_dashed);
   void dots(const std::vector<PlotPoint>& points, std::string_view colour);
-  // Adds a vertical line with a label at its top.
+  // Adds a vertical line at `value` of the x axis, with the label `word` at its top.
   void mark_x(double value, std::string_view word, std::string_view css_class = "");
-  void legend(std::string_view colour, std::string_view word,
-              std::string_view kind);  // kind of symbol in the legend: "box", "line" or "dash"
+  // Adds an entry to the legend. `kind` is the kind of its symbol: "box", "line" or "dash".
+  void legend(std::string_view colour, std::string_view word, std::string_view kind);
   std::string html() const;
 
  private:

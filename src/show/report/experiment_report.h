@@ -20,7 +20,7 @@ struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
-  // the spread of both runs' speeds combined, where speed_spread() defines the spread of a repeated run's speed
+  // the sum of the spreads of both runs' speeds, where speed_spread() defines the spread of a repeated run's speed
   std::optional<double> spread = {};
 };
 

@@ -38,7 +38,7 @@ class Picture {
   // solid line.
   void polyline(std::vector<PlotPoint> points, std::string_view colour, double width,
                 std::string_view dashes = "");
-  // Fills the area that the points surround. Requires: all are finite.
+  // Fills the area that the points surround. Requires: all points are finite.
   void polygon(std::vector<PlotPoint> points, std::string_view colour);
   void dot(double x, double y, double radius, std::string_view colour);
   // Draws a text whose base line contains (x, y) at the start, middle or end of the text.

@@ -16,7 +16,7 @@ std::string describe_layers(int64_t first, int64_t count) {
   return count == 1 ? fmt::format("{}", last) : fmt::format("{} to {}", first, last);
 }
 
-// Returns the number of bytes of those persistent tensors of a stage that have this purpose, such as weights.
+// Returns the number of bytes of those persistent tensors of a stage that have this storage class, such as weights.
 int64_t bytes_of(const StagePlan& stage, Storage storage) {
   int64_t bytes = 0;
   for (const PersistentBuffer& tensor : stage.tensors) bytes += tensor.storage == storage ? tensor.bytes : 0;

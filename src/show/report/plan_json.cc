@@ -244,7 +244,8 @@ Json request_json(const PlanRequest& request, const PlanLabels& labels) {
   return object;
 }
 
-// Returns the list of memory spaces: first the memory of the device that computes (GPU or CPU), and after a GPU the host memory.
+// Returns the list of memory spaces: first the memory of the device that computes (GPU or CPU), then, for a GPU, the host memory, and last
+// the disk, if the run stores buffers there.
 Json spaces_json(const Plan& plan) {
   Json spaces = Json::array();
   spaces.push_back({{"name", plan.is_on_gpu() ? "cuda" : "cpu"},

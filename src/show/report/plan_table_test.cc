@@ -362,7 +362,7 @@ TEST(ModuleTable, ListsEveryLayer) {
   }
 }
 
-// At 80 columns no line may be longer than the terminal, and no figure may be lost.
+// On a terminal of 80 columns, no line may be longer than 83 columns, and no figure may be lost.
 TEST(PlanTable, FitsANarrowTerminal) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {

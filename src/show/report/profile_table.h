@@ -1,4 +1,5 @@
-// Formats the measured time of a step as a table: per group of ops and phase (forward, backward, optimizer), and for the slowest ops. Pure; thread-safe.
+// Formats the measured time of a step as a table: per group of ops and phase (forward, backward, optimizer), and for the slowest ops. Pure;
+// thread-safe.
 #pragma once
 
 #include <span>

@@ -51,7 +51,7 @@ inline constexpr int kPlanJsonVersion = 1;
 
 // Returns plan.json, which `plan --json FILE` also writes: an object with an indent of two spaces, sorted
 // keys and a newline at the end. Keys: schema_version, total_bytes; spaces [{name, arena_bytes,
-// lower_bound_bytes, constant_bytes}]; by_purpose {purpose: bytes in the phase that needs the most; the sum
+// lower_bound_bytes, constant_bytes, library_bytes}]; by_purpose {purpose: bytes in the phase that needs the most; the sum
 // is total_bytes}; by_phase {phase: {by_purpose, gaps_bytes, arena_bytes, unused_bytes, constant_bytes,
 // total_bytes}}; operations {group: {flops, bytes, estimated_ms, forward, backward, optimizer}}; estimate;
 // peaks; modules; parameters; programs; request. A plan that generates texts also has generation {sizes, cache, estimate, beams},
@@ -67,8 +67,8 @@ std::string memory_json(const MemoryFigures& figures);
 // trainer_state.json. Pure except for reading the file; thread-safe.
 
 // Returns a description of a file of a run as lines for people, or nothing if it is not a file that a run wrote. A
-// log differs from a data file in JSON Lines: all values of a record are numbers, and each record has a step and an
-// epoch.
+// log differs from a data file in JSON Lines: all values of a record except gpu_throttle are numbers, and each
+// record has a step and an epoch.
 std::optional<std::string> inspect_run_file(const std::string& path);
 
 }  // namespace plimsoll

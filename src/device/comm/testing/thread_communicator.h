@@ -29,7 +29,7 @@ class ThreadCommunicator final : public Communicator {
    public:
     explicit Shared(int num_ranks) : barrier_(num_ranks), data_(static_cast<size_t>(num_ranks)) {}
 
-    // The largest number of bytes that were in transit (sent, but not yet received) at the same time.
+    // The largest number of bytes that were in transit (sent, but not yet received) in one channel between two ranks at the same time.
     size_t most_bytes_under_way = 0;
 
    private:

@@ -13,15 +13,15 @@
 
 namespace plimsoll::testing {
 
-// Returns the graph of this text, verified.
+// Parses the text of a graph, verifies the graph and returns it.
 inline Graph graph_of(const std::string& text) {
   Graph graph = parse_graph(text, find_op);
   verify(graph, "in a test");
   return graph;
 }
 
-// Returns the graph of this text after the pass, verified before and after. Also throws if a reduction would read rows after the last token
-// that are not zero.
+// Parses the text of a graph, runs the pass, verifies the graph before and after the pass, and returns it. Also throws if a reduction would
+// read rows after the last token that are not zero.
 inline Graph after_pass(const std::string& text, const Pass& pass) {
   Graph graph = graph_of(text);
   pass.run(graph);

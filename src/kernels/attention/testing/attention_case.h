@@ -96,7 +96,7 @@ class AttentionCase {
   std::unique_ptr<GuardedBuffer> scratch_;
 };
 
-// The symbols of the error bound in attention.h whose values depend on the implementation.
+// The symbols of the error bound in attention.h whose values depend on the implementation, with the names that the formulas there use.
 struct AttentionRounding {
   double u = 0x1p-24;
   double r = 0.0;

@@ -17,8 +17,8 @@
 namespace plimsoll::test {
 
 struct PagedShape {
-  std::vector<int64_t> lengths;   // L_b
-  std::vector<int64_t> new_rows;  // n_b
+  std::vector<int64_t> lengths;   // tokens per sequence, including the new ones (L_b)
+  std::vector<int64_t> new_rows;  // new rows per sequence (n_b)
   int64_t heads = 2;
   int64_t kv_heads = 2;
   int64_t head_dim = 16;

@@ -10,9 +10,9 @@ inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 4;
 
 // A Function must have three members. void f.begin() reads values from device memory, once per thread. void f.apply<N>(float (&x)[N], const
-// float (&other)[N], int64_t first) replaces x, N elements of a beginning at element `first`, by the results; `other` contains the same
-// elements of b. bool f.reads_a() returns whether a is needed. If b is null, `other` is undefined. y may be a or b, because a thread reads
-// its elements before it writes them.
+// float (&other)[N], int64_t first) gets N elements of the array `a`, from element `first` on, in x, and replaces them by the results;
+// `other` contains the same elements of the array `b`, or is undefined if `b` is null. bool f.reads_a() returns whether `a` is needed. y
+// may be the same array as `a` or `b`, because a thread reads its elements before it writes them.
 template <typename A, typename B, typename Y, int N, class Function>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {

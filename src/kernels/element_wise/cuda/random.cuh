@@ -1,4 +1,5 @@
-// Dropout in CUDA kernels: random_half of base/philox.h, eight elements at a time. Thread-safe: no state.
+// Dropout in CUDA kernels, with the random numbers of random_half() of base/philox.h, computed for eight elements at a time. Thread-safe:
+// no state.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +73,8 @@ struct Dropout {
       }
     }
   }
-  // Both functions return the dropout factor of an element. Its 16-bit random number is in the low or in the high half of the word.
-  // Comparing the whole word with the threshold shifted left by 16 bits gives the same result as comparing the high half.
+  // factor_of_low() and factor_of_high() return the dropout factor of the element whose 16-bit random number is in the low or in the high
+  // half of the word. Comparing the whole word with the threshold shifted left by 16 bits gives the same result as comparing the high half.
   __device__ __forceinline__ float factor_of_low(uint32_t word) const {
     return factor_of_high(word << 16);
   }

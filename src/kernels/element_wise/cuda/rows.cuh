@@ -61,7 +61,8 @@ void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, con
   }
 }
 
-// `operands` contains the addresses of the operands per column, whose alignment is checked.
+// Launches rows_kernel. `operands` contains the addresses of the operands per column. If they, x and y are aligned to 16 bytes and a row
+// consists of whole packs, each access has 16 bytes, otherwise it is a single element.
 template <typename X, class Function>
 void launch_rows(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                  std::initializer_list<const void*> operands, CudaStream stream) {

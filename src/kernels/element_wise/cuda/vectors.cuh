@@ -226,8 +226,8 @@ struct Integer {
   }
 };
 
-// States whether a gradient is added to its destination or overwrites it. In a captured CUDA graph the flag is in device memory; without an
-// address, `otherwise` is used.
+// States whether a gradient is added to its destination or overwrites it. The kernel reads the flag from device memory, so that a captured
+// CUDA graph can be replayed with another value. If the address of the flag is null, `otherwise` decides.
 struct AddFlag {
   const int32_t* flag = nullptr;
   bool otherwise = false;

@@ -186,7 +186,8 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // If a row has 4 KiB, the ring buffer of a block takes 48 KiB, and four blocks fit on a multiprocessor.
+  // The number of rows per stage. If a block sums kColumns columns, its ring buffer takes 48 KiB for every type of elements, so that four
+  // blocks fit on a multiprocessor.
   constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;

@@ -13,7 +13,7 @@ namespace plimsoll::cuda {
 // The pairs (id, token), sorted by id. The unused rows of d_x after the last token also have pairs, with an id (kNoId) that no table
 // contains; these pairs come last.
 struct SortedTokens {
-  const int2* pairs = nullptr;  // [T]
+  const int2* pairs = nullptr;  // the sorted pairs, shape [T]
 
   __device__ __forceinline__ int32_t id(int64_t i) const { return pairs[i].x; }
 };

@@ -1,6 +1,6 @@
-// CUDA kernels of losses that are a mean over the elements of the real rows. The terms of a row are added in double; the gradient is
-// computed element by element. The tensors have only samples x labels elements, so the kernels find out their element types at run time
-// instead of being compiled for each type. Only for .cu files. Thread-safe: no state.
+// CUDA kernels of losses that are a mean over the elements of the real rows (the rows with samples). The terms of a row are added in
+// double; the gradient is computed element by element. The tensors have only samples x labels elements, so the kernels find out their
+// element types at run time instead of being compiled for each type. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/loss/cuda/loss_rows.cuh"

@@ -24,7 +24,8 @@ struct EightBitEntry {
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
-  // True if every array is aligned for accesses of four elements, and the random numbers can be drawn in groups of four.
+  // True if every array is aligned for accesses of four elements, and `first` is a multiple of 8, the number of random numbers in a Philox
+  // block.
   bool packs;
 };
 

@@ -33,7 +33,7 @@ struct EightBitCursor {
   uint32_t chunk = 0;
   uint32_t first_chunk = 0;  // number of the first chunk of the current tensor
   uint32_t end_chunk = 0;    // number of the chunk after the last one of the current tensor
-  // How many quantization blocks of the tensor are updated by update_whole_block(); 0 if none can be, or after the last tensor.
+  // The number of quantization blocks of the tensor that update_whole_block() can update; 0 if there is none, or after the last tensor.
   uint32_t whole_blocks = 0;
   int index = 0;       // index of the current tensor in the table of tensors
   uint32_t block = 0;  // index of the quantization block in the current tensor

@@ -36,7 +36,8 @@ struct Noise {
   const NoiseScalars* scalars;
   uint32_t step, site;
 
-  // Draws the random numbers of the first tensor of a list. Requires: `of` is a kernel parameter, because only its address is kept.
+  // Creates an object that draws the random numbers of the first tensor of a list. Requires: `of` is a kernel parameter, because the object
+  // stores only its address.
   __device__ __forceinline__ explicit Noise(const NoiseScalars& of)
       : scalars(&of), step(of.step == nullptr ? 0u : static_cast<uint32_t>(*of.step)), site(of.site) {}
 

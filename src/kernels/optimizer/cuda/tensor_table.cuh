@@ -74,8 +74,8 @@ void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_e
 }
 
 // Divides a list of tensors into as few tables as possible and calls launch(table) for each of them, at least once. make(tensor) must
-// return an entry without its first_chunk. A tensor without elements also gets an entry, which has no chunks, so that the entries have the
-// order of the list.
+// return an entry without its first_chunk. A tensor without elements also gets an entry, which has no chunks, so that entry i of a table
+// always belongs to tensor first_index + i of the list.
 template <class Entry, class Make, class Launch>
 void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                     const Launch& launch) {

@@ -32,7 +32,8 @@ struct UpdateEntry {
   bool is_split;
   bool is_bf16;  // true if the parameter is stored only in bf16
   bool m_is_bf16, v_is_bf16;
-  // True if every array is aligned for accesses of four elements, and the random numbers can be drawn in groups of four.
+  // True if every array is aligned for accesses of four elements and, if random numbers are drawn, `first` is a multiple of 8, the number
+  // of random numbers in a Philox block.
   bool packs;
 };
 
@@ -238,8 +239,8 @@ struct UpdateEntryMaker {
   }
 };
 
-// Returns the number of thread blocks that run at the same time on the GPU, or the number of chunks if that is smaller. Each thread block
-// processes several chunks, so that none waits until another one ends.
+// Returns the number of thread blocks that can run at the same time on the GPU, or the number of chunks if that is smaller. Each thread
+// block processes several chunks, so that no thread block waits until another one ends.
 template <class Kernel>
 unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   int resident = 0;

@@ -21,7 +21,7 @@ namespace plimsoll::test {
 // Numbers of elements of the tested tensors: one, about one quantization block of 256 elements, and several tasks (tensor_list.h).
 inline const std::vector<int64_t> kEightBitCounts = {1, 7, 255, 256, 257, 1024, 3, 20000, 40003, 4096};
 
-// In every tensor, param, grad and the absmax arrays have type `dtype`, and the states are 8-bit codes.
+// A list of tensors whose optimizer states m and v are 8-bit codes. param, grad and the absmax arrays have the type `dtype`.
 class EightBitList {
  public:
   EightBitList(const std::string& name, DType dtype, const std::vector<int64_t>& counts) {

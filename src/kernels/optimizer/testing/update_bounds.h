@@ -48,7 +48,8 @@ inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& w
 // Compares parameters that are stored only in bf16 after an update of `before` by a kernel and by the reference. Both round with the same
 // random numbers, but the fp32 numbers that they round differ: at most by 2^-19 of the numbers before and after the update (a generous
 // bound), and mostly by about 2^-22, while bf16 numbers have a spacing of 2^-8. About one in 16000 is therefore rounded to the adjacent
-// bf16 number. If a step cancels nearly all of a number, its error exceeds the spacing of the result.
+// bf16 number. The limit also depends on the parameter before the update: if a step cancels nearly all of it, the error exceeds the spacing
+// of bf16 numbers at the small result.
 inline void expect_the_same_noise(const NarrowParameters& before, const NarrowParameters& got,
                                   const NarrowParameters& want) {
   int64_t all = 0, others = 0;
