@@ -140,13 +140,18 @@ def class_names(data: Any, column: str) -> Optional[List[str]]:
 
 
 class WrittenData:
-    """A data set that was written to a file. `labels` are the labels of the rows as they were given, with None for a row without one."""
+    """A data set that was written to a file.
 
-    def __init__(self, path: str, label_column: Optional[str], labels: Optional[List[Any]], num_rows: int) -> None:
+    `labels` are the labels of the rows as they were given, with None for a row without one. `longest_ids` is the largest number of
+    `input_ids` of a row, or 0 if the rows have texts.
+    """
+
+    def __init__(self, path: str, label_column: Optional[str], labels: Optional[List[Any]], num_rows: int, longest_ids: int = 0) -> None:
         self.path = path
         self.label_column = label_column
         self.labels = labels
         self.num_rows = num_rows
+        self.longest_ids = longest_ids
 
     @property
     def has_labels(self) -> bool:
@@ -177,6 +182,7 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
     column: Optional[str] = None
     labels: List[Any] = []
     count = 0
+    longest_ids = 0
     with open(path, "wb") as file:
         for given in rows_of(data):
             place = f"row {count} of the data set"
@@ -188,11 +194,13 @@ def write_rows(data: Any, path: str, label_column: str = "label", names: Optiona
                 if names is not None and not has_ids_per_token:
                     row[column] = _named(row[column], names, place)
                 labels.append(row[column])
+            if isinstance(row.get("input_ids"), list):
+                longest_ids = max(longest_ids, len(row["input_ids"]))
             file.write(_line_of(row, place))
             count += 1
     if count == 0:
         raise BadData("a data set has no rows")
-    return WrittenData(path, column, labels if column is not None else None, count)
+    return WrittenData(path, column, labels if column is not None else None, count, longest_ids)
 
 
 def label_ids(labels: Iterable[Any], names: Sequence[str]) -> Tuple[List[Any], bool]:

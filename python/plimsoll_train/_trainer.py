@@ -15,7 +15,7 @@ from ._inputs import Inputs
 from ._npy import padded, read_npy
 from ._plan import Plan
 from ._run import Event, Run, program_output
-from ._settings import TrainingArguments, as_words, given_setting, settings_of
+from ._settings import TrainingArguments, as_words, given_setting, known_settings, settings_of
 
 _MODEL_FILES = ("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json", "adapter_*",
                 "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
@@ -88,17 +88,27 @@ class Trainer:
     def _write(self, data: Any, name: str) -> WrittenData:
         return self._inputs.write(data, name, self._output_dir if self._is_trained and not self._is_adapter else None)
 
+    def _length_words(self, *data: WrittenData) -> List[str]:
+        """Returns the setting that keeps rows of `input_ids` as long as they are, as Trainer does. By default, the program would truncate
+        them like texts."""
+        longest = max((one.longest_ids for one in data), default=0)
+        is_longer = longest > known_settings()["max_seq_length"]["default"]
+        return ["--max_seq_length", str(longest)] if is_longer and self._settings.get("max_seq_length") is None else []
+
     def _evaluates_in_training(self) -> bool:
         strategy = str(self._settings.get("eval_strategy") or "no")
         return self.eval_dataset is not None and (strategy != "no" or bool(self._settings.get("eval_on_start")))
 
     def _train_words(self) -> List[str]:
         words = ["train", *self._inputs.base_words()]
+        written: List[WrittenData] = []
         if self.train_dataset is not None:
-            words += ["--train_file", self._write(self.train_dataset, "train.jsonl").path]
+            written.append(self._write(self.train_dataset, "train.jsonl"))
+            words += ["--train_file", written[-1].path]
         if self._evaluates_in_training():
-            words += ["--validation_file", self._write(self.eval_dataset, "validation.jsonl").path]
-        return words + as_words(self._settings)
+            written.append(self._write(self.eval_dataset, "validation.jsonl"))
+            words += ["--validation_file", written[-1].path]
+        return words + as_words(self._settings) + self._length_words(*written)
 
     # --- public methods
 
@@ -158,7 +168,8 @@ class Trainer:
         if not isinstance(test_dataset, (str, os.PathLike)) and self._write(test_dataset, "test.jsonl").has_labels:
             return self._evaluate(test_dataset, metric_key_prefix, logits=True)
         folder = self._inputs.new_path("predictions")
-        words = ["--test_file", self._write(test_dataset, "test.jsonl").path, "--output_dir", folder, "--save_logits"]
+        written = self._write(test_dataset, "test.jsonl")
+        words = ["--test_file", written.path, "--output_dir", folder, "--save_logits", *self._length_words(written)]
         run = Run(["predict", *self._current_words(), *as_words(self._settings_without_training()), *words])
         run.run()
         logits = self._read_logits(folder, "predict")
@@ -330,7 +341,8 @@ class Trainer:
 
     def _evaluate(self, data: Any, prefix: str, logits: bool) -> PredictionOutput:
         folder = self._inputs.new_path("evaluation")
-        words = ["--validation_file", self._write(data, "validation.jsonl").path, "--output_dir", folder]
+        written = self._write(data, "validation.jsonl")
+        words = ["--validation_file", written.path, "--output_dir", folder, *self._length_words(written)]
         asks = self.compute_metrics is not None
         if logits or asks:
             words.append("--save_logits")

@@ -283,3 +283,26 @@ def test_an_interrupt_keeps_the_exit_code_of_the_program(tmp_path, monkeypatch):
         assert isinstance(caught.value.__cause__, cause) if cause else caught.value.__cause__ is None
         with pytest.raises(LookupError):
             Run([str(code)], fail).run()
+
+
+def test_rows_of_ids_keep_their_length(tmp_path):
+    """Trainer truncates no rows that are tokenized already; the program would truncate them to 128 tokens by default."""
+    folder = shutil.copytree(os.path.join(ROOT, "tests", "parity", "models", "llama"), tmp_path / "llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 512}))
+
+    def rows_of(length):
+        return [{"input_ids": [5 + (k * (i + 3)) % 20 for k in range(length)], "label": ("bad", "good", "odd")[i % 3]} for i in range(6)]
+
+    given = {name: value for name, value in settings(tmp_path / "out", max_steps=2).items() if name != "max_seq_length"}
+    trainer = pl.Trainer(str(folder), {**given, "include_num_input_tokens_seen": "all"}, train_dataset=rows_of(200), eval_dataset=rows_of(300))
+    assert trainer.train().metrics["num_input_tokens_seen"] == 2 * 200 * 4 - 2 * 200
+    assert not [text for text in trainer.plan.warnings if "cut off" in text]
+
+    def predictions(rows):
+        return [[float(x) for x in row] for row in trainer.predict(rows).predictions]
+
+    longer, shorter = (predictions([{"input_ids": row["input_ids"][:length]} for row in rows_of(300)]) for length in (300, 128))
+    assert longer != shorter and predictions(rows_of(300)) == longer
+    cut = pl.Trainer(str(folder), {**given, "output_dir": str(tmp_path / "cut"), "max_seq_length": 128}, train_dataset=rows_of(200))
+    assert [text for text in cut.plan.warnings if "cut off" in text]
