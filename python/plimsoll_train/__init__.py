@@ -10,7 +10,8 @@ Only Python's standard library is needed. NumPy, pandas, polars, pyarrow, datase
 """
 
 from ._callbacks import EvalPrediction, PredictionOutput, TrainerCallback, TrainerControl, TrainerState, TrainOutput
-from ._errors import (BadData, DeviceError, InternalError, Interrupted, NotFinite, PlimsollError, UsageError, WillNotFit)
+from ._errors import (BadData, DeviceError, InternalError, Interrupted, NotFinite, PlimsollError, PlimsollWarning, UsageError,
+                      WillNotFit)
 from ._plan import FitResult, Plan, fit, plan
 from ._program import __version__, program_path
 from ._settings import TrainingArguments
@@ -18,6 +19,6 @@ from ._trainer import Trainer
 
 __all__ = [
     "BadData", "DeviceError", "EvalPrediction", "FitResult", "InternalError", "Interrupted", "NotFinite", "Plan", "PlimsollError",
-    "PredictionOutput", "TrainOutput", "Trainer", "TrainerCallback", "TrainerControl", "TrainerState", "TrainingArguments",
+    "PlimsollWarning", "PredictionOutput", "TrainOutput", "Trainer", "TrainerCallback", "TrainerControl", "TrainerState", "TrainingArguments",
     "UsageError", "WillNotFit", "__version__", "fit", "plan", "program_path",
 ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import sys
+import types
+import warnings
 from typing import TYPE_CHECKING, List, Optional
 
 if TYPE_CHECKING:
@@ -19,6 +23,21 @@ class PlimsollError(RuntimeError):
         super().__init__(message)
         self.message = message
         self.plan = plan
+
+
+class PlimsollWarning(UserWarning):
+    """A warning of a run, such as that texts were truncated. `warnings.filterwarnings("ignore", category=PlimsollWarning)` hides them."""
+
+
+def warn(text: str) -> None:
+    """Shows a warning of a run with the line of the caller of this package."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    frame: Optional[types.FrameType] = sys._getframe()
+    level = 1
+    while frame is not None and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == folder:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, PlimsollWarning, stacklevel=level)
 
 
 class InternalError(PlimsollError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -36,6 +37,17 @@ class Inputs:
     def new_path(self, name: str) -> str:
         self._num_files += 1
         return os.path.join(self._scratch.name, f"{self._num_files}-{name}")
+
+    def readable(self, text: str) -> str:
+        """Replaces the names of temporary files in a text of the program by the names of the parameters for which they were written, and
+        line numbers by those of rows, which begin with 0."""
+        def name_of(found: "re.Match[str]") -> str:
+            kind, line = found.group(1), found.group(2)
+            name = {"train.jsonl": "train_dataset", "validation.jsonl": "eval_dataset", "test.jsonl": "test_dataset",
+                    "tokenizer": "processing_class"}.get(kind, kind)
+            return name if line is None else f"{name}, row {int(line) - 1}"
+
+        return re.sub(re.escape(self._scratch.name) + r"/\d+-([a-z]+(?:\.jsonl)?)(?::(\d+)\b)?", name_of, text)
 
     def base_words(self) -> List[str]:
         """Returns the command-line arguments that name the tokenizer and the model before training."""

@@ -77,8 +77,10 @@ class Plan:
 
     @property
     def phases(self) -> Dict[str, Dict[str, Any]]:
-        """The memory of each phase: load, train, eval, save, resume."""
-        return dict(self.data["by_phase"])
+        """The memory of each phase, in the order of a run: load, resume, train, eval, save."""
+        by_phase: Dict[str, Dict[str, Any]] = self.data["by_phase"]
+        order = [name for name in ("load", "resume", "train", "eval", "save") if name in by_phase]
+        return {name: by_phase[name] for name in [*order, *(name for name in by_phase if name not in order)]}
 
     @property
     def purposes(self) -> Dict[str, int]:
@@ -144,8 +146,10 @@ class Plan:
                      f"<div style='display:flex;flex:1'>{parts}</div></div>")
         speed = "" if self.step_ms is None else f", about {self.step_ms:,.1f} ms per step"
         refusal = "" if self.fits() else f"<pre style='color:#b00'>{escape(self.refusal)}</pre>"
+        remarks = "".join(f"<div>{kind}: {escape(text)}</div>" for kind, texts in (("warning", self.warnings), ("note", self.notes))
+                          for text in texts)
         return (f"<div><b>{escape(str(self.data['request']['model']))}</b> on {escape(str(self.data['request']['device']))}: "
-                f"{_mib(self.total_bytes)} MiB{speed}{refusal}{bars}"
+                f"{_mib(self.total_bytes)} MiB{speed}{refusal}{remarks}{bars}"
                 f"<table><thead><tr><th style='text-align:left'>MiB</th>{head}</tr></thead><tbody>{rows}"
                 f"<tr><td style='text-align:left'><b>total</b></td>{totals}</tr></tbody></table></div>")
 

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from ._errors import Interrupted, PlimsollError, error_of
+from ._errors import Interrupted, PlimsollError, error_of, warn
 from ._plan import Plan, error_in, remarks_of
 from ._program import program_path
 from ._settings import without_token
@@ -57,12 +57,18 @@ atexit.register(_stop_children)
 
 
 class Run:
-    """A run of the program. run() sets the members `plan`, `results` (by split), `saved` (checkpoints), `label_names` and `messages`."""
+    """A run of the program. run() sets the members `plan`, `results` (by split), `saved` (checkpoints), `label_names` and `messages`.
 
-    def __init__(self, words: List[str], handle: Optional[Handler] = None, replies: str = "none") -> None:
+    `readable` is applied to the texts of the program before they are shown, to replace names of temporary files. Warnings are shown
+    when they arrive.
+    """
+
+    def __init__(self, words: List[str], handle: Optional[Handler] = None, replies: str = "none",
+                 readable: Callable[[str], str] = str) -> None:
         self._words = words
         self._handle = handle
         self._replies = replies
+        self._readable = readable
         self.plan: Optional[Plan] = None
         self.results: Dict[str, Dict[str, float]] = {}
         self.saved: List[str] = []
@@ -89,13 +95,13 @@ class Run:
                 _stop(child, ours)
                 _running.remove((child, ours))
             log.seek(0)
-            self.messages = log.read().decode("utf-8", "replace")
+            self.messages = self._readable(log.read().decode("utf-8", "replace"))
         if self.plan is not None:
             self.plan.warnings = list(remarks_of(self.messages, "warning"))
             self.plan.notes = list(remarks_of(self.messages, "note"))
         error: Optional[PlimsollError] = None
         if exit_code not in (6, *allowed):
-            error = error_of(exit_code, self._end.get("message") or error_in(self.messages), self.plan)
+            error = error_of(exit_code, self._readable(self._end.get("message") or "") or error_in(self.messages), self.plan)
         if failure is not None and not isinstance(failure, KeyboardInterrupt):
             raise failure
         if exit_code == 6 or failure is not None:
@@ -172,6 +178,8 @@ class Run:
             self.label_names = event["names"]
         elif kind == "end":
             self._end = event
+        elif kind == "warning":
+            warn(self._readable(event["text"]))
         return self._handle(event) if self._handle is not None and calls_handler else None
 
 

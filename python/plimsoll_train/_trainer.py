@@ -116,7 +116,7 @@ class Trainer:
     def plan(self) -> Plan:
         """The plan of train(). It is made from the data, but nothing is allocated. Raises UsageError and BadData."""
         if self._plan is None:
-            run = Run([*self._train_words(), "--dry_run"])
+            run = Run([*self._train_words(), "--dry_run"], readable=self._inputs.readable)
             run.run(allowed=(0, 3))
             assert run.plan is not None
             self._plan = run.plan
@@ -143,7 +143,7 @@ class Trainer:
                                   train_batch_size=int(given_setting(self.args, "per_device_train_batch_size", 8)))
         self.control = TrainerControl()
         progress = Progress(bool(self._settings.get("disable_tqdm")))
-        run = Run(words, lambda event: self._on_event(event, progress), replies)
+        run = Run(words, lambda event: self._on_event(event, progress), replies, self._inputs.readable)
         run.run()
         self._plan = run.plan
         self._is_trained = True
@@ -170,7 +170,8 @@ class Trainer:
         folder = self._inputs.new_path("predictions")
         written = self._write(test_dataset, "test.jsonl")
         words = ["--test_file", written.path, "--output_dir", folder, "--save_logits", *self._length_words(written)]
-        run = Run(["predict", *self._current_words(), *as_words(self._settings_without_training()), *words])
+        run = Run(["predict", *self._current_words(), *as_words(self._settings_without_training()), *words],
+                  readable=self._inputs.readable)
         run.run()
         logits = self._read_logits(folder, "predict")
         metrics = self._renamed(run.results.get("predict", {}), "predict", metric_key_prefix)
@@ -355,7 +356,7 @@ class Trainer:
             return {"metrics": self._own_metrics(found[-1])} if asks else None
 
         run = Run(["eval", *self._current_words(), *as_words(self._settings_without_training()), *words], handle,
-                  "evaluations" if asks else "none")
+                  "evaluations" if asks else "none", self._inputs.readable)
         run.run()
         if asks and not found:
             raise UsageError("compute_metrics: the data has no labels, so that there is nothing to compare with; add the column "

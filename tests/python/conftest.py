@@ -13,6 +13,11 @@ os.environ.setdefault("PLIMSOLL_PROGRAM", os.path.join(ROOT, "build", "plimsoll"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+def pytest_configure(config):
+    """Hides the warnings of runs, such as those about truncated texts, in tests that do not check them."""
+    config.addinivalue_line("filterwarnings", "ignore::plimsoll_train.PlimsollWarning")
+
+
 @pytest.fixture
 def model(tmp_path):
     """Returns a copy of a BERT of two layers with the labels bad, good and odd, and without dropout."""

@@ -306,3 +306,20 @@ def test_rows_of_ids_keep_their_length(tmp_path):
     assert longer != shorter and predictions(rows_of(300)) == longer
     cut = pl.Trainer(str(folder), {**given, "output_dir": str(tmp_path / "cut"), "max_seq_length": 128}, train_dataset=rows_of(200))
     assert [text for text in cut.plan.warnings if "cut off" in text]
+
+
+def test_warnings_and_errors_name_the_data_set(tmp_path, model, rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out", max_seq_length=16), train_dataset=rows, eval_dataset=list(rows))
+    with pytest.warns(pl.PlimsollWarning, match=r"^train_dataset: \d+ of 26 texts were longer than --max_seq_length 16") as shown:
+        trainer.train()
+    assert {os.path.basename(one.filename) for one in shown} == {"test_trainer.py"}
+    assert trainer.plan.warnings and not [text for text in trainer.plan.warnings if "jsonl" in text]
+    assert "warning: train_dataset: " in trainer.plan._repr_html_()
+    with pytest.warns(pl.PlimsollWarning, match="^eval_dataset: "):
+        trainer.evaluate()
+    with pytest.raises(pl.BadData, match="^train_dataset, row 2: this row has no label"):
+        pl.Trainer(model, settings(tmp_path / "bad"), train_dataset=[rows[0], rows[1], {"sentence": "x"}]).train()
+
+
+def test_phases_are_in_the_order_of_a_run():
+    assert list(pl.plan("bert-base-uncased", device="l4").phases) == ["load", "resume", "train", "eval", "save"]
