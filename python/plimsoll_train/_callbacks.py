@@ -115,7 +115,8 @@ class Progress:
         return f", {int(seconds) // 60}:{int(seconds) % 60:02d} left"
 
     def _show_in_notebook(self, state: TrainerState, text: str) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+        import IPython.display  # type: ignore[import-not-found,unused-ignore]
+        shown: Any = IPython.display
         rows = [entry for entry in state.log_history if "loss" in entry or "eval_loss" in entry]
         names: List[str] = []
         for entry in rows:
@@ -125,11 +126,11 @@ class Progress:
         body = "".join("<tr>" + f"<td>{entry['step']}</td>" + "".join(
             f"<td>{entry[name]:.4g}</td>" if isinstance(entry.get(name), (int, float)) else "<td></td>" for name in names) + "</tr>"
             for entry in rows[-20:])
-        page = HTML(f"<progress value='{state.global_step}' max='{max(state.max_steps, 1)}' style='width:20em'></progress> "
-                    f"{state.global_step}/{state.max_steps} steps, epoch {state.epoch:.2f}{self._left(state)} {escape(text)}"
-                    f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        page = shown.HTML(f"<progress value='{state.global_step}' max='{max(state.max_steps, 1)}' style='width:20em'></progress> "
+                          f"{state.global_step}/{state.max_steps} steps, epoch {state.epoch:.2f}{self._left(state)} {escape(text)}"
+                          f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         if self._display is None:
-            self._display = display(page, display_id=True)
+            self._display = shown.display(page, display_id=True)
         else:
             self._display.update(page)
 
