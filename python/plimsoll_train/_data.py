@@ -83,6 +83,21 @@ def _rows_of_columns(columns: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
         yield dict(zip(names, values))
 
 
+def _is_data_set(part: Any) -> bool:
+    """Returns true for a data set, and false for a column of a data set."""
+    if isinstance(part, (list, tuple)):
+        return len(part) > 0 and all(isinstance(row, Mapping) and ("sentence" in row or "input_ids" in row) for row in part)
+    return hasattr(part, "column_names") or hasattr(part, "columns")
+
+
+def without_stream(data: Any) -> Any:
+    """Returns a table with the rows of a stream of Arrow, which can be read only once, and other data sets as they are."""
+    if not hasattr(data, "__arrow_c_stream__") or hasattr(data, "__len__") or hasattr(data, "collect_schema"):
+        return data
+    import pyarrow  # type: ignore[import-untyped,unused-ignore]
+    return pyarrow.table(data)
+
+
 def rows_of(data: Any) -> Iterator[Row]:
     """Returns the rows of a data set as dicts.
 
@@ -93,7 +108,7 @@ def rows_of(data: Any) -> Iterator[Row]:
         if any(isinstance(column, str) or not hasattr(column, "__len__") for column in data.values()):
             raise UsageError("a dict is read as columns, but a value is no list; if it has several data sets, pass one of them, "
                              "such as data['train']")
-        if data and all(hasattr(part, "column_names") for part in data.values()):
+        if data and all(_is_data_set(part) for part in data.values()):
             raise UsageError(f"this object has several data sets ({', '.join(data)}); pass one of them, such as data['train']")
         yield from _rows_of_columns(data)
     elif hasattr(data, "features") and hasattr(data, "with_format"):  # a datasets.Dataset
@@ -104,6 +119,8 @@ def rows_of(data: Any) -> Iterator[Row]:
             yield from _rows_of_columns(plain[begin:begin + 1000])
     elif hasattr(data, "iter_rows"):  # a DataFrame of polars
         yield from data.iter_rows(named=True)
+    elif hasattr(data, "collect_schema"):  # a LazyFrame of polars
+        yield from rows_of(data.collect())
     elif hasattr(data, "to_batches"):  # a table of pyarrow
         for batch in data.to_batches():
             yield from batch.to_pylist()

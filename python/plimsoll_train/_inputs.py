@@ -9,7 +9,7 @@ import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
 from ._config import names_in_config, read_config
-from ._data import WrittenData, class_names, write_rows
+from ._data import WrittenData, class_names, without_stream, write_rows
 from ._errors import BadData, UsageError
 
 
@@ -23,6 +23,7 @@ class Inputs:
         self._settings = settings
         self._scratch = tempfile.TemporaryDirectory(prefix="plimsoll-")
         self._written: Dict[int, WrittenData] = {}
+        self._tables: Dict[int, Any] = {}
         self._kept: List[Any] = []
         self._words: Optional[List[str]] = None
         self._num_files = 0
@@ -106,6 +107,10 @@ class Inputs:
         if isinstance(data, (str, os.PathLike)):
             return WrittenData(os.fspath(data), None, None, 0)
         known = self._written.get(id(data))
+        # A stream of Arrow can be read only once, so its rows are kept as a table.
+        given, data = data, self._tables.get(id(data)) or without_stream(data)
+        if data is not given:
+            self._tables[id(given)] = data
         if known is not None and (hasattr(data, "with_format") or hasattr(data, "to_batches")):
             return known
         # Other data sets, such as lists and DataFrames, may have changed since they were written, so they are written
@@ -119,10 +124,10 @@ class Inputs:
                 raise
             # The model does not have these labels, so they are written as they are, and the program creates a new
             # classification head.
-            self._has_other_labels = self._has_other_labels or data is self.train_dataset
+            self._has_other_labels = self._has_other_labels or given is self.train_dataset
             written = write_rows(data, path, self.label_column, None)
-        self._written[id(data)] = written
+        self._written[id(given)] = written
         if known is None:
             # The data set is stored by its id(), so it must stay alive: Python may give the id of a freed object to another one.
-            self._kept.append(data)
+            self._kept.append(given)
         return written

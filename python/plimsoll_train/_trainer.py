@@ -13,7 +13,7 @@ from ._data import WrittenData
 from ._errors import UsageError
 from ._inputs import Inputs
 from ._npy import padded, read_npy
-from ._plan import Plan
+from ._plan import Plan, run_program
 from ._run import Event, Run, program_output
 from ._settings import TrainingArguments, as_words, given_setting, known_settings, settings_of
 
@@ -165,7 +165,7 @@ class Trainer:
 
     def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
         """Returns the logits of every row, its label if there is one, and metrics if there are labels."""
-        if not isinstance(test_dataset, (str, os.PathLike)) and self._write(test_dataset, "test.jsonl").has_labels:
+        if self._has_labels(test_dataset):
             return self._evaluate(test_dataset, metric_key_prefix, logits=True)
         folder = self._inputs.new_path("predictions")
         written = self._write(test_dataset, "test.jsonl")
@@ -177,6 +177,14 @@ class Trainer:
         metrics = self._renamed(run.results.get("predict", {}), "predict", metric_key_prefix)
         shutil.rmtree(folder, ignore_errors=True)
         return PredictionOutput(logits, None, metrics)
+
+    def _has_labels(self, data: Any) -> bool:
+        if not isinstance(data, (str, os.PathLike)):
+            return self._write(data, "test.jsonl").has_labels
+        exit_code, output, _ = run_program(["inspect", "--json", os.fspath(data)])
+        found = json.loads(output)["paths"][0] if exit_code == 0 else {}
+        column = self._settings.get("label_column_name") or found.get("label_column")
+        return column is not None and column in found.get("columns", ())
 
     def save_model(self, output_dir: Any = None) -> None:
         """Copies the current model into a folder, with its configuration and the files of its tokenizer."""

@@ -267,3 +267,33 @@ def test_revisions_and_other_caches_are_read(tmp_path, model, hub):
     assert read_config("org/tiny", {"cache_dir": given["cache_dir"], "local_files_only": True}) is None
     with pytest.raises(pl.DeviceError, match="cannot be reached"):
         read_config("org/tiny", {"cache_dir": given["cache_dir"]})
+
+
+def test_a_stream_of_arrow_is_read_once_and_kept(tmp_path, model, rows):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    trainer = pl.Trainer(model, settings(tmp_path / "stream"), train_dataset=pyarrow.Table.from_pylist(rows).to_reader())
+    assert trainer.plan.fits()
+    trainer.train()
+    pl.Trainer(model, settings(tmp_path / "rows"), train_dataset=rows).train()
+    assert weights(tmp_path / "stream") == weights(tmp_path / "rows")
+
+
+def test_a_lazy_frame_of_polars_is_collected(rows):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    assert list(rows_of(polars.DataFrame(rows).lazy())) == rows
+
+
+def test_several_data_sets_in_a_dict_are_refused(rows):
+    with pytest.raises(pl.UsageError, match="several data sets"):
+        list(rows_of({"one": rows, "two": rows}))
+    assert len(list(rows_of({"messages": [[{"role": "user", "content": "a"}]]}))) == 1
+
+
+def test_predictions_of_a_file_have_its_labels(tmp_path, model, validation_rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out"))
+    of_file = trainer.predict(os.path.join(ROOT, "tests/parity/data/single_validation.tsv"))
+    of_rows = trainer.predict(validation_rows)
+    assert list(of_file.label_ids) == list(of_rows.label_ids) and of_file.metrics["test_loss"] == of_rows.metrics["test_loss"]
+    unlabelled = tmp_path / "unlabelled.jsonl"
+    unlabelled.write_text("".join(json.dumps({"sentence": row["sentence"]}) + "\n" for row in validation_rows))
+    assert trainer.predict(unlabelled).label_ids is None
