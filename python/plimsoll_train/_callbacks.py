@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import time
 from html import escape
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 
 @dataclasses.dataclass
@@ -18,9 +19,11 @@ class TrainerState:
     max_steps: int = 0
     num_train_epochs: float = 0.0
     train_batch_size: int = 0
-    logging_steps: float = 0
-    eval_steps: float = 0
-    save_steps: float = 0
+    logging_steps: int = 500
+    eval_steps: int = 500
+    save_steps: int = 500
+    total_flos: float = 0.0
+    num_input_tokens_seen: int = 0
     log_history: List[Dict[str, Any]] = dataclasses.field(default_factory=list)
     best_metric: Optional[float] = None
     best_global_step: Optional[int] = None
@@ -28,6 +31,16 @@ class TrainerState:
     is_local_process_zero: bool = True
     is_world_process_zero: bool = True
     is_hyper_param_search: bool = False
+    trial_name: Optional[str] = None
+    trial_params: Optional[Dict[str, Any]] = None
+
+    def compute_steps(self, args: Any, max_steps: int) -> None:
+        """Sets max_steps and the numbers of steps between logs, evaluations and checkpoints. Numbers below 1 are fractions of max_steps."""
+        self.max_steps = max_steps
+        for name in ("logging_steps", "eval_steps", "save_steps"):
+            steps = args.get(name) if isinstance(args, Mapping) else getattr(args, name, None)
+            if isinstance(steps, (int, float)) and steps > 0:
+                setattr(self, name, math.ceil(max_steps * steps) if steps < 1 else int(steps))
 
 
 @dataclasses.dataclass
@@ -51,6 +64,7 @@ class TrainerControl:
 class TrainerCallback:
     """Base class of callbacks. Those of transformers work too. A method may return a changed `control`."""
 
+    def on_init_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
@@ -59,6 +73,7 @@ class TrainerCallback:
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
+    def on_predict(self, args: Any, state: TrainerState, control: TrainerControl, metrics: Any, **kwargs: Any) -> Any: ...
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> Any: ...
 
 

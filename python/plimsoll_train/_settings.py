@@ -93,6 +93,15 @@ class TrainingArguments:
         """Returns the settings that were given."""
         return dict(self._settings)
 
+    def to_sanitized_dict(self) -> Dict[str, Any]:
+        """Returns the settings that were given as numbers, bools and texts, without the token, as trackers of experiments need them."""
+        return {name: value if isinstance(value, (bool, int, float, str)) else as_word(name, value)
+                for name, value in self._settings.items() if value is not None and name != "token"}
+
+    def to_json_string(self) -> str:
+        """Returns the settings that were given as JSON, without the token."""
+        return json.dumps(self.to_sanitized_dict(), indent=2)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._callbacks import EvalPrediction, PredictionOutput, Progress, TrainerCallback, TrainerControl, TrainerState, TrainOutput
 from ._data import WrittenData
-from ._errors import UsageError
+from ._errors import UsageError, warn
 from ._inputs import Inputs
 from ._npy import padded, read_npy
 from ._plan import Plan, run_program
@@ -65,6 +65,7 @@ class Trainer:
         self._inputs = Inputs(model, processing_class, train_dataset, self._settings)
         self._plan: Optional[Plan] = None
         self._is_trained = False
+        self._call("on_init_end")
 
     # --- the command lines of the program
 
@@ -165,6 +166,11 @@ class Trainer:
 
     def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
         """Returns the logits of every row, its label if there is one, and metrics if there are labels."""
+        output = self._predict(test_dataset, metric_key_prefix)
+        self._call("on_predict", metrics=output.metrics)
+        return output
+
+    def _predict(self, test_dataset: Any, metric_key_prefix: str) -> PredictionOutput:
         if self._has_labels(test_dataset):
             return self._evaluate(test_dataset, metric_key_prefix, logits=True)
         folder = self._inputs.new_path("predictions")
@@ -223,12 +229,14 @@ class Trainer:
         if not hasattr(control, "take_requests"):  # a callback returned the TrainerControl of transformers
             known = TrainerControl(control.should_training_stop, False, control.should_save, control.should_evaluate, control.should_log)
             control = self.control = known
+        if control.should_evaluate and not self._evaluates_in_training():
+            warn("a callback set should_evaluate, but the run has no data to evaluate; pass eval_dataset and an eval_strategy other than no")
         return {"control": control.take_requests()}
 
     def _on_event(self, event: Event, progress: Progress) -> Optional[Event]:
         kind = event["event"]
         if kind == "begin":
-            self.state.max_steps = event["max_steps"]
+            self.state.compute_steps(self.args, event["max_steps"])
             self._call("on_train_begin")
             self._call("on_epoch_begin")
             self._call("on_step_begin")

@@ -161,7 +161,7 @@ def test_callbacks_are_called_and_stop_the_run_after_the_same_step(tmp_path, mod
     trainer = pl.Trainer(model, settings(tmp_path / "out"), train_dataset=rows, callbacks=[recorder])
     assert trainer.train().global_step == 3
     names = [name for name, _ in recorder.calls]
-    assert names[:4] == ["on_train_begin", "on_epoch_begin", "on_step_begin", "on_step_end"]
+    assert names[:5] == ["on_init_end", "on_train_begin", "on_epoch_begin", "on_step_begin", "on_step_end"]
     assert [step for name, step in recorder.calls if name == "on_step_end"] == [1, 2, 3]
     assert "on_save" in names and "on_log" in names and names[-1] == "on_train_end"
     assert os.path.isdir(tmp_path / "out" / "checkpoint-3")
@@ -323,3 +323,22 @@ def test_warnings_and_errors_name_the_data_set(tmp_path, model, rows):
 
 def test_phases_are_in_the_order_of_a_run():
     assert list(pl.plan("bert-base-uncased", device="l4").phases) == ["load", "resume", "train", "eval", "save"]
+
+
+def test_the_state_and_the_arguments_have_what_callbacks_read(tmp_path, model, rows, validation_rows):
+    class Ask(pl.TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            control.should_evaluate = state.global_step == 2
+
+    predicted = []
+    asking = Ask()
+    asking.on_predict = lambda args, state, control, metrics, **more: predicted.append(metrics)
+    trainer = pl.Trainer(model, settings(tmp_path / "out", eval_steps=0.5, token="hf_x"), train_dataset=rows, eval_dataset=validation_rows,
+                         callbacks=[asking])
+    with pytest.warns(pl.PlimsollWarning, match="should_evaluate"):
+        trainer.train()
+    state = trainer.state
+    assert (state.logging_steps, state.eval_steps, state.save_steps, state.max_steps) == (2, 3, 500, 6)
+    assert "hf_x" not in trainer.args.to_json_string() and json.loads(trainer.args.to_json_string())["learning_rate"] == 1e-3
+    metrics = trainer.predict(validation_rows).metrics
+    assert predicted == [metrics]

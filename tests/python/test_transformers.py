@@ -79,6 +79,18 @@ def test_callbacks_of_transformers(tmp_path, model, rows, validation_rows):
                                            load_best_model_at_end=True, metric_for_best_model="loss", max_steps=30))
     out = pl.Trainer(model, args, train_dataset=dataset_of(rows), eval_dataset=dataset_of(validation_rows), callbacks=[stopping]).train()
     assert out.global_step == 2
+    # These callbacks read fields of the state and of the arguments that no other test reads.
+    given = pl.TrainingArguments(**settings(tmp_path / "flow"))
+    flow = [transformers.trainer_callback.DefaultFlowCallback(), transformers.PrinterCallback(), transformers.ProgressCallback()]
+    assert pl.Trainer(model, given, train_dataset=dataset_of(rows), callbacks=flow).train().global_step == 6
+
+
+def test_the_tensorboard_callback_of_transformers(tmp_path, model, rows):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from transformers.integrations import TensorBoardCallback
+    given = pl.TrainingArguments(**settings(tmp_path / "out"))
+    pl.Trainer(model, given, train_dataset=dataset_of(rows), callbacks=[TensorBoardCallback()]).train()
+    assert list((tmp_path / "out" / "runs").glob("*/events.out.tfevents.*"))
 
 
 def test_a_configuration_is_planned():
