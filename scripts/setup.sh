@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the missing Debian packages of those that a task needs. If none is missing, it ends after a few milliseconds.
 #
-#   scripts/setup.sh [build|demo|demo-clm|python|format|tidy|fuzz|bench|launchers|wheel|packages|package:NAME]...     (default: build)
+#   scripts/setup.sh [build|demo|demo-clm|python|format|tidy|fuzz|bench|browser|launchers|wheel|packages|package:NAME]...     (default: build)
 #
 # Needs root, or sudo without a password. Otherwise it names what is missing and the command that installs it, and
 # exits with 2. On a system without dpkg it only prints the names of the packages.
@@ -19,11 +19,12 @@ packages_of() {
     tidy) echo "clang-tidy" ;;
     fuzz) echo "clang libomp-dev python3" ;;
     bench) echo "libbenchmark-dev" ;;
+    browser) echo "chromium" ;;
     launchers) echo "openmpi-bin slurmctld slurmd slurm-client munge python3" ;;
     wheel) echo "python3-venv unzip" ;;
     packages) echo "python3 dpkg-dev file patchelf xz-utils" ;;
     package:*) echo "${1#package:}" ;;
-    *) echo "setup: no such task: $1 (build, demo, demo-clm, python, format, tidy, fuzz, bench, launchers, wheel, packages, package:NAME)" >&2; exit 2 ;;
+    *) echo "setup: no such task: $1 (build, demo, demo-clm, python, format, tidy, fuzz, bench, browser, launchers, wheel, packages, package:NAME)" >&2; exit 2 ;;
   esac
 }
 

@@ -1,18 +1,19 @@
 #!/bin/bash
 # Runs all tests that are too long for `make test`. They take about three hours on two cores.
 #
-#   scripts/test_long.sh [bench|long|asan|tsan|fuzz]...     (default: all of them, in this order)
+#   scripts/test_long.sh [bench|long|surface|asan|tsan|fuzz]...     (default: all of them, in this order)
 #
-#   bench  every benchmark is compiled, and kernel_rows_bench runs once on this machine's CPU
-#   long   tests with the label long, such as those that kill runs repeatedly or train 200 configurations
-#   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan   every test but the long ones under ThreadSanitizer, with parallel loops on std::thread, because it reports false errors with OpenMP
-#   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; its findings are kept in build-fuzz/findings
+#   bench    every benchmark is compiled, and kernel_rows_bench runs once on this machine's CPU
+#   long     tests with the label long, such as those that kill runs repeatedly or train 200 configurations
+#   surface  the tests that need other programs: the Python package next to transformers and others (scripts/check_python.sh), and reports in a browser
+#   asan     every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan     every test but the long ones under ThreadSanitizer, with parallel loops on std::thread, because it reports false errors with OpenMP
+#   fuzz     every fuzzer for FUZZ_SECONDS (600) of CPU time; its findings are kept in build-fuzz/findings
 #
 # All stages run even if one fails; the last lines say which did. If OMP_NUM_THREADS is set, it applies.
 set -uo pipefail
 jobs=${JOBS:-$(nproc)}
-[ $# -gt 0 ] || set -- bench long asan tsan fuzz
+[ $# -gt 0 ] || set -- bench long surface asan tsan fuzz
 
 # `make test` compiles no benchmarks. This stage therefore finds benchmarks that no longer compile after an interface
 # has changed.
@@ -26,6 +27,15 @@ run_long() {
   scripts/setup.sh launchers || true
   scripts/setup.sh build && scripts/build.sh release &&
     ctest --test-dir build -L '^long$' --output-on-failure --no-tests=error -j "$jobs"
+}
+
+run_surface() {
+  scripts/setup.sh build browser && scripts/build.sh release || return
+  local failed=0 code=0
+  scripts/check_python.sh || code=$?
+  if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then failed=1; fi
+  ctest --test-dir build -R '^screens_report_test$' --output-on-failure --no-tests=error || failed=1
+  return "$failed"
 }
 
 run_asan() {
@@ -92,7 +102,7 @@ run_fuzz() {
 
 failed=()
 for stage in "$@"; do
-  case $stage in bench | long | asan | tsan | fuzz) ;; *) echo "test-long: no such stage: $stage" >&2; exit 2 ;; esac
+  case $stage in bench | long | surface | asan | tsan | fuzz) ;; *) echo "test-long: no such stage: $stage" >&2; exit 2 ;; esac
   echo "== test-long: $stage"
   start=$SECONDS
   "run_$stage" || failed+=("$stage")
