@@ -132,7 +132,11 @@ class Progress:
     def _show_in_notebook(self, state: TrainerState, text: str) -> None:
         import IPython.display  # type: ignore[import-not-found,unused-ignore]
         shown: Any = IPython.display
-        rows = [entry for entry in state.log_history if "loss" in entry or "eval_loss" in entry]
+        by_step: Dict[int, Dict[str, Any]] = {}
+        for entry in state.log_history:
+            if "loss" in entry or "eval_loss" in entry:
+                by_step.setdefault(entry["step"], {}).update(entry)
+        rows = list(by_step.values())
         names: List[str] = []
         for entry in rows:
             names += [name for name in entry if name not in names and name in ("loss", "learning_rate") or
@@ -153,4 +157,5 @@ class Progress:
 def _is_notebook() -> bool:
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    # Colab's shell is a subclass of Jupyter's with another name.
+    return any(base.__name__ == "ZMQInteractiveShell" for base in type(shell).__mro__)
