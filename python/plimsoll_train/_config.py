@@ -56,6 +56,14 @@ def _cached_config(name: str, settings: Mapping[str, Any]) -> Optional[str]:
     return path if os.path.exists(path) else None
 
 
+def local_folder(name: str, settings: Mapping[str, Any]) -> Optional[str]:
+    """Returns the folder of a model: its name if that is a folder, or its snapshot in the cache. Returns None if there is neither."""
+    if not name or os.path.isdir(name):
+        return name or None
+    path = _cached_config(name, settings)
+    return None if path is None else os.path.dirname(path)
+
+
 def _may_download(settings: Mapping[str, Any]) -> bool:
     if str(settings.get("local_files_only", False)).lower() in ("true", "1"):
         return False

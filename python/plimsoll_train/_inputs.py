@@ -8,9 +8,11 @@ import re
 import tempfile
 from typing import Any, Dict, List, Mapping, Optional
 
-from ._config import names_in_config, read_config
+from ._config import local_folder, names_in_config, read_config
 from ._data import WrittenData, class_names, without_stream, write_rows
 from ._errors import BadData, UsageError
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
 
 
 class Inputs:
@@ -86,6 +88,10 @@ class Inputs:
                 folder = self.new_path("tokenizer")
                 tokenizer.save_pretrained(folder)
                 words += ["--tokenizer_name", folder]
+        elif model is not None and not isinstance(model, (str, os.PathLike)):
+            source = local_folder(str(getattr(model, "name_or_path", "")), self._settings)
+            if source is not None and any(os.path.exists(os.path.join(source, name)) for name in _TOKENIZER_FILES):
+                words += ["--tokenizer_name", source]
         self._words = words
         return words
 

@@ -66,6 +66,14 @@ def test_losses_and_metrics_are_those_of_transformers(tmp_path, model, rows, val
     assert ours.memory["measured_peak_bytes"] <= ours.plan.total_bytes
 
 
+def test_a_model_object_has_the_tokenizer_of_its_folder(tmp_path, model, rows):
+    own = transformers.AutoModelForSequenceClassification.from_pretrained(model)
+    by_object = pl.Trainer(own, settings(tmp_path / "object"), train_dataset=rows).train()
+    by_folder = pl.Trainer(model, settings(tmp_path / "folder"), train_dataset=rows).train()
+    assert by_object.training_loss == by_folder.training_loss
+    assert (tmp_path / "object" / "vocab.txt").read_bytes() == (tmp_path / "folder" / "vocab.txt").read_bytes()
+
+
 def test_callbacks_of_transformers(tmp_path, model, rows, validation_rows):
     class Halt(transformers.TrainerCallback):
         def on_step_end(self, args, state, control, **more):
