@@ -75,10 +75,13 @@ class TrainingArguments:
     """The settings of a run by name, as keyword arguments: TrainingArguments("runs/mine", num_train_epochs=3, bf16=True).
 
     The names are those of `plimsoll train --help all` and of Hugging Face's class. Reading a setting that was not given returns
-    its default.
+    its default. The first parameter can also be an object of Hugging Face's class, whose settings are taken over.
     """
 
     def __init__(self, output_dir: Any = "trainer_output", **settings: Any) -> None:
+        if hasattr(output_dir, "to_dict"):
+            settings = {**settings_of(output_dir), **settings}
+            output_dir = settings.pop("output_dir")
         known = known_settings()
         for name in settings:
             if name not in known:

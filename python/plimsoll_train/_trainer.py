@@ -140,6 +140,9 @@ class Trainer:
         if asks_metrics:
             words.append("--save_logits")
         replies = "steps" if self.callbacks else "evaluations" if asks_metrics else "none"
+        processes = str(self._settings.get("nproc_per_node") or 1)
+        if replies != "none" and processes.isdigit() and int(processes) > 1:
+            raise UsageError("callbacks, and compute_metrics during training, work with one process only; omit them, or set nproc_per_node=1")
         self.state = TrainerState(num_train_epochs=float(given_setting(self.args, "num_train_epochs", 3.0)),
                                   train_batch_size=int(given_setting(self.args, "per_device_train_batch_size", 8)))
         self.control = TrainerControl()

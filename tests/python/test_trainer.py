@@ -342,3 +342,9 @@ def test_the_state_and_the_arguments_have_what_callbacks_read(tmp_path, model, r
     assert "hf_x" not in trainer.args.to_json_string() and json.loads(trainer.args.to_json_string())["learning_rate"] == 1e-3
     metrics = trainer.predict(validation_rows).metrics
     assert predicted == [metrics]
+
+
+def test_callbacks_with_several_processes_are_refused(tmp_path, model, rows):
+    trainer = pl.Trainer(model, settings(tmp_path / "out", nproc_per_node=2), train_dataset=rows, callbacks=[pl.TrainerCallback()])
+    with pytest.raises(pl.UsageError, match="^callbacks, and compute_metrics"):
+        trainer.train()

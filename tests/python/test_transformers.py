@@ -107,3 +107,9 @@ def test_a_configuration_is_planned():
     assert plan.num_parameters == sum(p.numel() for p in transformers.BertForSequenceClassification(config).parameters())
     given = transformers.TrainingArguments(output_dir="unused", gradient_accumulation_steps=4)
     assert pl.plan(config, given, device="l4", bf16=True)["request"]["gradient_accumulation_steps"] == 4
+
+
+def test_arguments_are_made_from_those_of_transformers():
+    theirs = transformers.TrainingArguments(output_dir="unused", learning_rate=3e-5, num_train_epochs=2, use_cpu=True)
+    ours = pl.TrainingArguments(theirs, num_train_epochs=4, max_seq_length=64)
+    assert (ours.output_dir, ours.learning_rate, ours.num_train_epochs, ours.max_seq_length) == ("unused", 3e-5, 4, 64)
