@@ -134,8 +134,8 @@ class LinksOfRun {
     return disables_nccl_p2p(environment_) ? LinkExchange::kNcclWithoutP2p : LinkExchange::kNccl;
   }
 
-  // Returns true if transfers through mapped memory are measured. With NCCL_P2P_DISABLE=1, which does not change their rates, they are not
-  // measured again.
+  // Returns true if transfers through mapped memory are measured. With NCCL_P2P_DISABLE=1, which also forbids mapped memory in runs, they
+  // are not measured.
   bool measures_mapped_memory() {
     const bool can =
         device_.options.gpu.maps_peers && place_.local_size == place_.size && place_.size <= kMostPeers;

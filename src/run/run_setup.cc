@@ -11,6 +11,7 @@
 #include "io/hub/hub_cache.h"
 #include "metrics/metrics.h"
 #include "plan/request/request_of.h"
+#include "run/caches.h"
 #include "run/corpus.h"
 #include "run/device_choice.h"
 #include "run/label_choice.h"
@@ -165,6 +166,19 @@ RankPlace place_of_run(Arguments& arguments, const Environment& environment) {
   return place;
 }
 
+// Users set NCCL_P2P_DISABLE=1 where direct access between GPUs is slow or faulty. Mapped memory uses the same access, so the ranks then
+// exchange data through NCCL, which copies it through host memory.
+void obey_nccl_p2p_disable(const Environment& environment, int64_t num_ranks, DeviceOptions& device,
+                           Diagnostics& diagnostics) {
+  if (!device.is_gpu() || !device.gpu.maps_peers || !disables_nccl_p2p(environment)) return;
+  device.gpu.maps_peers = false;
+  if (num_ranks > 1) {
+    diagnostics.note(
+        "NCCL_P2P_DISABLE is set, so the GPUs do not access each other's memory: they exchange data through "
+        "NCCL and host memory");
+  }
+}
+
 }  // namespace
 
 RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environment& environment,
@@ -180,6 +194,7 @@ RunSetup prepare_run(const Arguments& given, RunPurpose purpose, const Environme
   // The device is chosen first, so that arguments that it does not support are reported before data is read, which may take long.
   setup.device =
       choose_device(arguments, purpose, setup.place, num_run_threads(arguments), diagnostics.notes);
+  obey_nccl_p2p_disable(environment, num_ranks(arguments), setup.device.options, diagnostics);
   check_device_arguments(arguments, setup.device.options, is_training(purpose));
   const HubEnvironment hub = hub_of(arguments, environment);
   setup.model = find_model(arguments, purpose, hub, files);

@@ -244,8 +244,11 @@ double TrainLoop::learning_rate(int64_t num_updates) {
   return learning_rate_.after(num_updates);
 }
 
+// All ranks must give the same answer, because the next step, which the engine then enqueues or not, exchanges data between them. A request
+// to stop reaches the ranks at different times, so several ranks ignore it here and agree on it after the step (agree_with_ranks()).
 bool TrainLoop::is_followed_by_other_work(const StepInfo& info, const DataPosition& next) {
-  return info.step >= state_.max_steps || stop_is_requested() ||
+  const bool stops = session_.place().is_alone() && stop_is_requested();
+  return info.step >= state_.max_steps || stops ||
          (arguments_.eval_strategy != "no" && schedule_.may_evaluate(info, next));
 }
 

@@ -127,6 +127,29 @@ TEST(FitRanks, MachinesOfOneGpuAreCommandedAsSuch) {
   EXPECT_EQ(result.output.find("--tp_size"), std::string::npos) << result.output;
 }
 
+// NCCL_P2P_DISABLE=1 must also keep the GPUs from mapping each other's memory, because mapped memory uses the same access. The plan must
+// then contain NCCL's memory, and a note must state the reason.
+TEST(FitRanks, NcclP2pDisableAlsoForbidsMappedMemory) {
+  const TestFolder folder("fit_ranks_p2p");
+  const Words words{"plan",
+                    "--config_name",
+                    "MiniLM-L6-H384-uncased",
+                    "--dataset_name",
+                    "dummy",
+                    "--device",
+                    "h100",
+                    "--nproc_per_node",
+                    "2"};
+  for (const char* const value : {"1", "0"}) {
+    setenv("NCCL_P2P_DISABLE", value, 1);
+    const std::string output = in_one_line(run_plimsoll(words, folder.path("log")).output);
+    unsetenv("NCCL_P2P_DISABLE");
+    const bool is_disabled = std::string_view(value) == "1";
+    EXPECT_EQ(output.find("NCCL of 2 GPUs") != std::string::npos, is_disabled) << output;
+    EXPECT_EQ(output.find("NCCL_P2P_DISABLE is set") != std::string::npos, is_disabled) << output;
+  }
+}
+
 // The report must repeat the notes of the program about the given arguments, for example that a link in --links has no effect, and state
 // the sequence length that is planned.
 TEST(FitRanks, RemarksAndLengthAreThoseOfTheRun) {
