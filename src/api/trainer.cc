@@ -218,8 +218,8 @@ TrainOutput Trainer::train(const Announce& announce) {
     output = loop.run([&](const std::vector<std::string>& lines) {
       call.begin(std::move(next));
       announce_all(lines);
-      // plan.json is written before training, so that it exists even if the run does not reach its end.
-      if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl().plan.json);
+      // The plan is written before training, so that a report can be made of a run that does not reach its end.
+      if (!loop.is_complete()) write_planned_reports(files, folder, impl().session, impl().plan);
     });
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNotFinite) write_memory(files, folder, impl().session);

@@ -61,12 +61,13 @@ class Remarks {
 // prints no tables. Errors: kDevice.
 bool write_json(const std::string& json, const Arguments& arguments);
 // Writes a text to the file that an argument names, and prints the name of the file. `argument` is the name of the
-// argument, for messages. Errors: kDevice.
+// argument, for messages, and decides what the text is: an HTML page (--html, --output) or JSON. Errors: kUsage if the file exists and
+// contains something else; kDevice.
 void write_text(const std::string& text, std::string_view argument, const std::string& path);
 // Does the same as write_text(), but prints nothing, because the name of the file has been printed before.
 void replace_text(const std::string& text, std::string_view argument, const std::string& path);
 // Throws if a file that an argument names cannot be written, so that a long run does not end with this error. Leaves the file as it
-// is. Errors: kDevice.
+// is. Errors: those of write_text().
 void require_writable(std::string_view argument, const std::string& path);
 // If --nproc_per_node is not given, sets it to the number of visible GPUs, because a run uses all of them by default.
 // `num_local_ranks` has the same meaning as for num_ranks_to_start() (launch.h). Returns a note for the user that says so, or "".

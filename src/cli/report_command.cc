@@ -17,6 +17,12 @@ int run_report(const std::vector<std::string>& words) {
   const std::string usual =
       read.positionals.size() > 1 ? "report.html" : first + (first.ends_with('/') ? "" : "/") + "report.html";
   const std::string path = read.value("output", usual);
+  if (path == "-") {
+    if (read.has("json"))
+      throw Error(ErrorCode::kUsage, "report --output - prints the page, so --json needs --output FILE");
+    print(page);
+    return 0;
+  }
   if (read.has("json")) {
     Arguments silent;
     silent.quiet = true;

@@ -19,9 +19,35 @@ namespace {
                                       "; check the path, its permissions and the disk");
 }
 
+// Refuses to replace a file that does not contain what the argument writes: an HTML page begins with '<', and JSON (--json, --trace) with
+// '{' or '['. A mistyped name must not destroy weights or data. Files that are empty or not regular, such as pipes, are accepted.
+void require_own_kind(std::string_view argument, const std::string& path) {
+  if (path == "-") {
+    throw Error(ErrorCode::kUsage, std::string(argument) +
+                                       " -: give the name of a file; only --json - and 'plimsoll report RUN "
+                                       "--output -' write to standard output");
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  constexpr size_t kMostRead = 64;
+  std::string start(kMostRead, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  if (start.empty()) return;
+  const bool is_page = argument.ends_with("--html") || argument.ends_with("--output");
+  const size_t first = start.find_first_not_of(" \t\r\n");
+  const bool is_text = start.find('\0') == std::string::npos && first != std::string::npos;
+  if (is_text && std::string_view(is_page ? "<" : "{[").find(start[first]) != std::string_view::npos) return;
+  throw Error(ErrorCode::kUsage, std::string(argument) + " " + path + ": the file exists and contains no " +
+                                     (is_page ? "HTML" : "JSON") +
+                                     ", so it is not replaced; choose another name or delete it");
+}
+
 }  // namespace
 
 void replace_text(const std::string& text, std::string_view argument, const std::string& path) {
+  require_own_kind(argument, path);
   errno = 0;
   std::ofstream file(path);
   file << text;
@@ -34,6 +60,7 @@ void write_text(const std::string& text, std::string_view argument, const std::s
 }
 
 void require_writable(std::string_view argument, const std::string& path) {
+  require_own_kind(argument, path);
   std::error_code ignored;
   const bool is_new = !std::filesystem::exists(path, ignored);
   errno = 0;

@@ -96,12 +96,17 @@ NamedTexts run_environment(const RunSetup& setup) {
   return texts;
 }
 
+void write_planned_reports(FileSystem& files, const std::string& folder, const Session& session,
+                           const PlanReport& report) {
+  replace_file(files, join_path(folder, kPlanFile), report.json);
+  replace_file(files, join_path(folder, kReportFile), report_of_run(session));
+}
+
 std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,
                                            const Session& session, const PlanReport& report,
                                            const MemoryFigures& memory, const TrainOutput& output,
                                            const std::string& run_name) {
-  replace_file(files, join_path(folder, kPlanFile), report.json);
-  replace_file(files, join_path(folder, kReportFile), report_of_run(session));
+  write_planned_reports(files, folder, session, report);
   const PlanLabels& labels = session.setup().plan_labels;
   const std::string caption = labels.model + " on " + labels.device;
   const std::string of_run = run_name.empty() ? "" : " of " + run_name;

@@ -29,6 +29,10 @@ void write_memory(FileSystem& files, const std::string& folder, const Session& s
 // Returns the part of a report that describes the program and the machine of a run.
 NamedTexts run_environment(const RunSetup& setup);
 
+// Writes plan.json and report.json, which describe the plan of a run.
+void write_planned_reports(FileSystem& files, const std::string& folder, const Session& session,
+                           const PlanReport& report);
+
 // Writes plan.json, report.json, loss.svg, metrics.svg, memory.svg and, last, memory.json. Plots without any point are skipped.
 // `run_name` (may be empty) appears in titles. Returns the names of the plots.
 std::vector<std::string> write_run_reports(FileSystem& files, const std::string& folder,

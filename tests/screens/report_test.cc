@@ -200,6 +200,18 @@ TEST_F(ReportCommand, NamesTheFileThatItWrites) {
       "plimsoll: report --output /nonexistent/x: cannot write the file: No such file or directory; check the "
       "path, its permissions and the disk\n");
   EXPECT_EQ(file("a/report.html"), file("other.html"));
+  EXPECT_EQ(run({"report", "a", "--output", "-"}).bytes, file("other.html"));
+  // A file that is no page keeps its bytes: weights, a log, and for --json a page.
+  for (const auto& [name, words] : std::map<std::string, std::vector<std::string>>{
+           {"a/model.safetensors", {"report", "a", "--output", "a/model.safetensors"}},
+           {"a/log.jsonl", {"report", "a", "--output", "a/log.jsonl"}},
+           {"other.html", {"plan", "--model_name_or_path", "a", "--use_cpu", "--json", "other.html"}}}) {
+    const std::string before = file(name);
+    const auto refused = run(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.bytes;
+    EXPECT_NE(refused.bytes.find("so it is not replaced"), std::string::npos) << refused.bytes;
+    EXPECT_EQ(file(name), before);
+  }
   EXPECT_NE(file("b.html").find("<h1>Run b</h1>"), std::string::npos) << "train --html";
   EXPECT_NE(file("report.html").find("<h1>Comparison of 2 runs</h1>"), std::string::npos);
 }

@@ -86,7 +86,7 @@ std::string chart_of(std::span<const ReportSource> sources, const std::string& l
       const std::string_view colour = line_colour(sources.size() == 1 ? k : s);
       chart.line(points, colour, keys[k].is_dashed);
       if (keys[k].is_dashed || points.size() < 3) chart.dots(points, colour);
-      chart.legend(colour, sources.size() == 1 ? keys[k].name : short_name(sources[s]) + ", " + keys[k].name,
+      chart.legend(colour, sources.size() == 1 ? keys[k].name : sources[s].short_name + ", " + keys[k].name,
                    keys[k].is_dashed ? "dash" : "line");
     }
   }
@@ -140,7 +140,7 @@ std::string figure_text(const ReportSource& source, const ComparedFigure& figure
 
 std::vector<std::string> run_names(std::span<const ReportSource> sources, std::string first) {
   std::vector<std::string> names{std::move(first)};
-  for (const ReportSource& source : sources) names.push_back(short_name(source));
+  for (const ReportSource& source : sources) names.push_back(source.short_name);
   return names;
 }
 

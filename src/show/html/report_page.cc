@@ -11,9 +11,8 @@ namespace plimsoll {
 std::string report_page(std::span<const ReportSource> sources) {
   PLIMSOLL_CHECK(!sources.empty(), "a report needs at least one run or plan");
   const bool is_comparison = sources.size() > 1;
-  const std::string title = is_comparison
-                                ? "Comparison of " + counted(sources.size(), "run")
-                                : (sources[0].is_run() ? "Run " : "Plan of ") + short_name(sources[0]);
+  const std::string title = is_comparison ? "Comparison of " + counted(sources.size(), "run")
+                                          : (sources[0].is_run ? "Run " : "Plan of ") + sources[0].short_name;
   std::string body = "<header>\n<h1>" + html_escaped(title) + "</h1>\n";
   const auto link = [](const std::string& id, std::string_view words) {
     return fmt::format("<a href=\"#{}\">{}</a>\n", id, html_escaped(words));
@@ -22,7 +21,7 @@ std::string report_page(std::span<const ReportSource> sources) {
   body += "<nav aria-label=\"Parts of the report\">\n";
   if (is_comparison) {
     body += link("comparison", "comparison");
-    for (size_t i = 0; i < sources.size(); ++i) body += link(id_of(i), short_name(sources[i]));
+    for (size_t i = 0; i < sources.size(); ++i) body += link(id_of(i), sources[i].short_name);
   } else {
     for (const char* part : {"map", "memory", "operations", "arguments"})
       body += link(id_of(0) + "-" + part, part);

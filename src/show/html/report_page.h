@@ -25,8 +25,6 @@ std::string peak_table(const BufferMap& map);
 // the same title. `id` is a prefix for link targets, unique on the page.
 enum class RunTitle : uint8_t { kShown, kOmitted };
 std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title);
-// Returns the short name of a run or plan on a page.
-std::string short_name(const ReportSource& source);
 
 // Returns the comparison of several runs or plans: figures next to each other, arguments that differ, and curves in one
 // chart.

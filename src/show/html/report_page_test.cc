@@ -166,7 +166,7 @@ TEST(ReadRun, ReadsAFolderAndNamesWhatIsWrong) {
   const PlanRequest request = small_request();
   const Plan plan = build_plan(request);
   folder.write("plan.json", plan_json(plan));
-  // A folder written by an older version has no report.json. The page must say so instead of failing.
+  // If report.json is missing, the page must say so instead of failing.
   EXPECT_EQ(refusal(), "");
   ReportSource old = read_run(folder.path());
   EXPECT_NE(report_page({&old, 1}).find("The folder has no report.json"), std::string::npos);
@@ -175,11 +175,36 @@ TEST(ReadRun, ReadsAFolderAndNamesWhatIsWrong) {
   const ReportSource source = read_run(folder.path());
   EXPECT_EQ(source.history.size(), 1u) << "the last line is cut off";
   EXPECT_TRUE(source.map);
-  EXPECT_FALSE(source.is_run());
+  EXPECT_TRUE(source.is_run);
+  EXPECT_FALSE(source.has_ended());
+  EXPECT_NE(report_page({&source, 1}).find("the run has not ended"), std::string::npos);
   folder.write("log.jsonl",
                "{\"epoch\": 1.0, \"loss\": 0.5, \"step\": 1}\nno record\n{\"epoch\": 1.0, \"loss\": 0.5, "
                "\"step\": 2}\n");
   EXPECT_NE(refusal().find("log.jsonl:2: this line is not a record of a log"), std::string::npos);
+}
+
+// Runs are named by the last parts of their paths, as many as are needed for names that differ.
+TEST(ReportSourceNames, DifferBetweenRuns) {
+  const auto names = [](const std::vector<std::pair<std::string, std::string>>& paths_and_run_names) {
+    std::vector<ReportSource> sources;
+    for (const auto& [path, run_name] : paths_and_run_names) {
+      ReportSource source{.name = path};
+      if (!run_name.empty()) source.report = {{"arguments", {{"run_name", run_name}}}};
+      sources.push_back(std::move(source));
+    }
+    name_sources(sources);
+    std::vector<std::string> short_names;
+    for (const ReportSource& source : sources) short_names.push_back(source.short_name);
+    return short_names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({{"runs/a", ""}, {"runs/b/", ""}}), (Names{"a", "b"}));
+  EXPECT_EQ(names({{"a/run", ""}, {"b/run", ""}, {"c", ""}}), (Names{"a/run", "b/run", "c"}));
+  EXPECT_EQ(names({{"/x/a/run", ""}, {"/y/a/run/", ""}}), (Names{"x/a/run", "y/a/run"}));
+  EXPECT_EQ(names({{"a", "mine"}, {"b", "mine"}}), (Names{"mine (a)", "mine (b)"}));
+  EXPECT_EQ(names({{"a", "mine"}, {"a", "mine"}}), (Names{"mine (a)", "mine (a)"}));
+  EXPECT_EQ(names({{".", ""}}), (Names{"."}));
 }
 
 }  // namespace

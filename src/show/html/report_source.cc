@@ -1,7 +1,10 @@
 #include "show/html/report_source.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -12,6 +15,29 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
+
+// Returns the last `count` parts of a path, or all of them if it has fewer.
+std::string last_parts(const std::string& path, size_t count) {
+  std::vector<std::string> parts;
+  for (const auto& part : std::filesystem::path(path).lexically_normal()) {
+    if (const std::string text = part.string(); !text.empty() && text != ".") parts.push_back(text);
+  }
+  if (parts.empty()) return path;
+  std::string text = parts.back();
+  for (size_t i = 1; i < std::min(count, parts.size()); ++i) {
+    const std::string& part = parts[parts.size() - 1 - i];
+    text = part + (part == "/" ? "" : "/") + text;
+  }
+  return text;
+}
+
+// Returns the --run_name of a run, or "" if it has none.
+std::string run_name_of(const ReportSource& source) {
+  for (const auto& [name, text] : source.arguments()) {
+    if (name == "run_name") return text;
+  }
+  return {};
+}
 
 // Returns the JSON object in a file of the run's folder; null if there is no such file.
 Json object_of(const std::filesystem::path& folder, const char* file) {
@@ -106,6 +132,8 @@ std::string report_json(const Plan& plan, const PlanLabels& labels, const Argume
 ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
                             const std::string& report_text) {
   ReportSource source{.name = name, .plan = Json::parse(plan_text), .report = Json::parse(report_text)};
+  const std::string given = run_name_of(source);
+  source.short_name = given.empty() ? name : given;
   if (!source.report["map"].is_null()) source.map = parse_map(source.report["map"], "plan");
   return source;
 }
@@ -119,10 +147,10 @@ ReportSource read_run(const std::string& folder) {
   if (!std::filesystem::exists(path / "plan.json", error)) {
     throw_error(
         ErrorCode::kUsage,
-        "report: '{}' has no plan.json, which a run writes at its end; give the --output_dir of a run",
+        "report: '{}' has no plan.json, which a run writes at its start; give the --output_dir of a run",
         folder);
   }
-  ReportSource source{.name = folder, .plan = object_of(path, "plan.json")};
+  ReportSource source{.name = folder, .plan = object_of(path, "plan.json"), .is_run = true};
   require_plan(source.plan, (path / "plan.json").string());
   source.report = object_of(path, kReportFile);
   source.memory = object_of(path, "memory.json");
@@ -131,7 +159,29 @@ ReportSource read_run(const std::string& folder) {
   source.history = read_history(path / "log.jsonl");
   if (source.report.is_object() && source.report.contains("map") && source.report["map"].is_object())
     source.map = parse_map(source.report["map"], (path / kReportFile).string());
-  return source;
+  std::vector<ReportSource> alone{std::move(source)};
+  name_sources(alone);
+  return std::move(alone.front());
+}
+
+void name_sources(std::vector<ReportSource>& sources) {
+  std::vector<std::string> candidates;
+  for (size_t parts = 1;; ++parts) {
+    candidates.clear();
+    bool is_complete = true;
+    for (const ReportSource& source : sources) {
+      const std::string last = last_parts(source.name, parts);
+      const std::string given = run_name_of(source);
+      // The name that the user gave is used alone if it differs from the other names, otherwise with the path.
+      candidates.push_back(given.empty() ? last
+                           : parts == 1  ? given
+                                         : given + " (" + last_parts(source.name, parts - 1) + ")");
+      is_complete = is_complete && last == last_parts(source.name, parts + 1);
+    }
+    const std::set<std::string> distinct(candidates.begin(), candidates.end());
+    if (distinct.size() == candidates.size() || (parts > 1 && is_complete)) break;
+  }
+  for (size_t i = 0; i < sources.size(); ++i) sources[i].short_name = candidates[i];
 }
 
 }  // namespace plimsoll

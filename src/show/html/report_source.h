@@ -29,15 +29,18 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 // One run or plan. JSON values that are missing are null.
 struct ReportSource {
   std::string name = {};        // path of the folder of the run, or name of the model of the plan
+  std::string short_name = {};  // name in titles, tables and legends (name_sources())
   nlohmann::json plan = {};     // content of plan.json
   nlohmann::json report = {};   // content of report.json
-  nlohmann::json memory = {};   // content of memory.json; null for a plan
+  nlohmann::json memory = {};  // content of memory.json, which a run writes at its end; null if it is missing
   nlohmann::json results = {};  // content of all_results.json
   nlohmann::json profile = {};  // content of profile.json; null for a run without --profile
   std::vector<LogRecord> history = {};
   std::optional<BufferMap> map = {};
 
-  bool is_run() const { return memory.is_object(); }
+  bool is_run = false;  // true for a folder of a run, false for a plan
+
+  bool has_ended() const { return memory.is_object(); }
   // Returns report["arguments"] and report["environment"] as texts; empty if they are missing.
   NamedTexts arguments() const;
   NamedTexts environment() const;
@@ -51,8 +54,12 @@ std::string report_json(const Plan& plan, const PlanLabels& labels, const Argume
 ReportSource source_of_plan(const std::string& name, const std::string& plan_text,
                             const std::string& report_text);
 
-// Reads the files of a run. The folder has to contain plan.json; other files may be missing. Errors: kUsage if the
-// folder was not written by a run; kBadData if a file is damaged.
+// Reads the files of a run. The folder has to contain plan.json; other files may be missing, because the run was interrupted or has not
+// ended. Errors: kUsage if the folder was not written by a run; kBadData if a file is damaged.
 ReportSource read_run(const std::string& folder);
+
+// Sets the short name of each source: --run_name, or else the last part of the path. If that name occurs more than once, parts of the path
+// before it are added until the names differ, or the whole path is used.
+void name_sources(std::vector<ReportSource>& sources);
 
 }  // namespace plimsoll

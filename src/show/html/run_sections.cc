@@ -78,7 +78,7 @@ std::string memory_section(const ReportSource& source, const std::string& id) {
   add_row("outside the arena", "constant_bytes");
   add_row("total", "total_bytes");
   std::string body = table.html() + spaces_table(source.plan);
-  if (source.is_run()) {
+  if (source.has_ended()) {
     const Json& memory = source.memory;
     HtmlTable held{.head = {"MiB", "planned", "held", "measured"},
                    .rows = {},
@@ -220,7 +220,7 @@ std::string results_section(const ReportSource& source, const std::string& id) {
 std::vector<KeyFigure> key_figures(const ReportSource& source) {
   std::vector<KeyFigure> figures;
   figures.push_back({"planned memory", mib_of(source.plan, "total_bytes") + " MiB", "on the device"});
-  if (source.is_run()) {
+  if (source.has_ended()) {
     figures.push_back({"measured peak", mib_of(source.memory, "measured_peak_bytes") + " MiB",
                        format_share(number_at(source.memory, "measured_peak_bytes").value_or(0),
                                     number_at(source.memory, "predicted_total_bytes").value_or(0)) +
@@ -265,6 +265,8 @@ std::string subtitle(const ReportSource& source) {
   add(weights == products ? weights : products + " mixed");
   add(text_at(source.plan, "request/optimizer"));
   if (const std::string device = text_at(source.report, "device"); !device.empty()) text += " on " + device;
+  if (source.is_run && !source.has_ended())
+    text += "; the run has not ended, or was ended before it wrote its results";
   return text;
 }
 
@@ -301,26 +303,17 @@ std::string text_at(const nlohmann::json& json, std::string_view path) {
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-std::string short_name(const ReportSource& source) {
-  for (const auto& [name, text] : source.arguments()) {
-    if (name == "run_name" && !text.empty()) return text;
-  }
-  const auto path = std::filesystem::path(source.name).lexically_normal();
-  const std::string last = (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
-  return last.empty() || last == "." ? source.name : last;
-}
-
 std::string run_sections(const ReportSource& source, const std::string& id, RunTitle title) {
   std::string body = fmt::format("<article id=\"{}\">\n", html_escaped(id));
-  if (title == RunTitle::kShown) body += fmt::format("<h2>{}</h2>\n", html_escaped(short_name(source)));
+  if (title == RunTitle::kShown) body += fmt::format("<h2>{}</h2>\n", html_escaped(source.short_name));
   body += fmt::format("<p class=\"sub\">{}</p>\n", html_escaped(subtitle(source)));
   const std::string prefix = id + "-";
   body += key_figures_html(key_figures(source));
   body += html_section(
       prefix + "map", "Map of the arena",
       source.map ? stage_note(source) + map_figure(*source.map) + peak_table(*source.map)
-                 : html_note("The folder has no report.json, because an older version of Plimsoll wrote "
-                             "the folder; without this file, the buffers of the plan are not known."));
+                 : html_note("The folder has no report.json, so the buffers of the plan are not known. A run "
+                             "writes this file before its first step."));
   body += memory_section(source, prefix);
   body += ranks_section(source, prefix);
   if (const std::string charts = curves({&source, 1}); !charts.empty())
