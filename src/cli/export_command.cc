@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/command_json.h"
+#include "cli/download_progress.h"
 
 namespace plimsoll::cli {
 
@@ -18,6 +19,9 @@ int run_export(const std::vector<std::string>& words) {
   options.gguf = read.value("gguf");
   if (read.has("outtype")) options.outtype = read.value("outtype");
   options.overwrite = read.has("overwrite");
+  Arguments named;
+  named.model_name_or_path = options.model;
+  download_models(named, RunCommand::kEvaluate);
   const ExportResult result = export_model(options, program_environment());
   Remarks remarks({}, result.notes);
   remarks.say_now();

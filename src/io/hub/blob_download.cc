@@ -220,7 +220,7 @@ class BlobTransfer {
     const int status = head_.status;
     // Status 416 means that the server's file ends before the requested position, so the incomplete file is wrong.
     if (status == 416) discard();
-    if (status != 200 && status != 206) return fmt::format("status {}", status);
+    if (status != 200 && status != 206) return describe_status(head_);
     return fmt::format("the answer ended after {} of {} bytes", file_.done_bytes(), request_.file.size_bytes);
   }
 

@@ -93,6 +93,58 @@ TEST(SnapshotDownload, WaitsAsTheServerAsks) {
   EXPECT_NE(world.failure(files, ErrorCode::kDevice).find("hub answered with status 429"), std::string::npos);
 }
 
+// Retry-After may be a date. A server that asks for a long wait ends the download, and the message states the wait.
+TEST(SnapshotDownload, WaitsUntilADateAndNotForHours) {
+  std::string retry_after = "Fri, 31 Dec 1999 23:59:59 GMT";
+  World world;
+  MemoryFileSystem files;
+  int num_refusals = 1;
+  world.hub.fault = [&](const HttpRequest&, HttpResult& result) {
+    if (num_refusals-- <= 0) return false;
+    result.head = {.status = 503, .headers = {{"retry-after", retry_after}}};
+    return true;
+  };
+  world.download(files);
+  EXPECT_EQ(world.callback.waits.at(0), "hub answered with status 503; trying again in 0 s");
+  num_refusals = 1;
+  retry_after = "3600";
+  world.request.revision = "main";
+  const std::string message = world.failure(files, ErrorCode::kDevice);
+  EXPECT_NE(message.find("status 503 (it asks to wait 3600 s) when asked for"), std::string::npos) << message;
+  EXPECT_EQ(world.callback.waits.size(), 1u);
+}
+
+// The hub redirects to a storage host. If that host refuses, the hub is asked again for an address, and the message names the host instead
+// of advising a token for the hub.
+TEST(SnapshotDownload, ARefusalOfTheStorageIsNotOneOfTheHub) {
+  for (const int status : {400, 403, 404}) {
+    World world;
+    MemoryFileSystem files;
+    int num_refusals = 2, num_asked = 0;
+    world.hub.fault = [&](const HttpRequest& request, HttpResult& result) {
+      num_asked +=
+          request.url.starts_with("http://hub/") && request.url.ends_with("/model.safetensors") ? 1 : 0;
+      if (!request.url.starts_with("http://store/") || num_refusals-- <= 0) return false;
+      result.head = {.status = status};
+      return true;
+    };
+    world.download(files);
+    EXPECT_GE(num_asked, 3);
+    ASSERT_EQ(world.callback.waits.size(), 2u);
+    EXPECT_NE(world.callback.waits[0].find(
+                  fmt::format("hub redirects to store, which answered with status {}", status)),
+              std::string::npos)
+        << world.callback.waits[0];
+    num_refusals = 100;
+    MemoryFileSystem others;
+    const std::string message = world.failure(others, ErrorCode::kDevice);
+    EXPECT_NE(message.find(fmt::format("hub redirects to store, which answered with status {}", status)),
+              std::string::npos)
+        << message;
+    EXPECT_EQ(message.find("HF_TOKEN"), std::string::npos) << message;
+  }
+}
+
 TEST(SnapshotDownload, ReasonsOfRefusals) {
   struct Case {
     HttpHead head;

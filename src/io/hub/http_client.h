@@ -40,6 +40,8 @@ struct HttpResult {
   bool is_unreachable = false;
   // True if the transfer was stopped because the sink returned false or should_stop() returned true.
   bool was_stopped = false;
+  // The address that sent the response, after redirects; empty for a single request.
+  std::string address = {};
 };
 
 class HttpClient {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -40,10 +41,15 @@ int64_t number_or(std::string_view text, int64_t otherwise) {
   return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : otherwise;
 }
 
-// Returns the number of seconds that a response asks the client to wait: the value of Retry-After or, if a RateLimit header such as
+// Returns the number of seconds that a response asks the client to wait: the value of Retry-After, which may also be a date, or, if a RateLimit header such as
 // "api";r=0;t=55 states r=0 (no requests remain), the value t. Returns -1 if the response contains neither.
 int64_t asked_wait_seconds(const HttpHead& head) {
-  if (const int64_t seconds = number_or(head.value("retry-after"), -1); seconds >= 0) return seconds;
+  const std::string& retry_after = head.value("retry-after");
+  if (const int64_t seconds = number_or(retry_after, -1); seconds >= 0) return seconds;
+  std::tm date{};
+  if (strptime(retry_after.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &date) != nullptr)
+    return std::max<int64_t>(0,
+                             static_cast<int64_t>(timegm(&date)) - static_cast<int64_t>(std::time(nullptr)));
   const std::string& limit = head.value("ratelimit");
   const size_t at = limit.find(";t=");
   if (limit.find(";r=0") == std::string::npos || at == std::string::npos) return -1;
@@ -116,6 +122,12 @@ bool Attempts::wait_after(const std::string& failure, const HttpHead& head) {
   return true;
 }
 
+std::string describe_status(const HttpHead& head) {
+  const int64_t seconds = asked_wait_seconds(head);
+  return fmt::format("status {}", head.status) +
+         (seconds > kMostWaitSeconds ? fmt::format(" (it asks to wait {} s)", seconds) : "");
+}
+
 std::string etag_of(const HttpHead& head) {
   std::string_view etag = head.value("x-linked-etag");
   if (etag.empty()) etag = head.value("etag");
@@ -169,6 +181,7 @@ HttpResult HubRequests::follow(HttpRequest request, const BodySink& sink, HttpHe
     };
     HttpResult result = client_.send(request, bodies, [&] { return pace_.callback().should_stop(); });
     request.url = url;
+    result.address = url;
     // The error text of libcurl contains the address of a proxy that it cannot use, with its user name and password, which must not be
     // shown.
     result.failure = printable(without_user_names(result.failure), kMostShownBytes);
@@ -218,7 +231,7 @@ void HubRequests::refuse(const HubRepository& repository, const HttpHead& head,
                 message, has_token ? ", and the token" : "; for a private one, give a token in HF_TOKEN");
   }
   throw_error(passes_later(head.status) ? ErrorCode::kDevice : ErrorCode::kBadData,
-              "{} answered with status {}{}{} when asked for {} of '{}'; {}", host, head.status,
+              "{} answered with {}{}{} when asked for {} of '{}'; {}", host, describe_status(head),
               message.empty() ? "" : ": ", message, what, name,
               passes_later(head.status) ? "try again later" : "check HF_ENDPOINT and the proxy");
 }
@@ -252,7 +265,7 @@ HubRequests::Answer HubRequests::ask(const HubRepository& repository, const std:
       if (only_head && own_answer.status != 0) answer.result.head = own_answer;
       return answer;
     } else if (passes_later(head.status)) {
-      failure = fmt::format("{} answered with status {}", host_of(url), head.status);
+      failure = fmt::format("{} answered with {}", host_of(url), describe_status(head));
     } else {
       refuse(repository, head, what);
     }
@@ -357,8 +370,14 @@ HubRequests::BodyOutcome HubRequests::read(const HubRepository& repository, cons
   BodyOutcome outcome{.result = follow(request, successes, &own_answer), .etag = etag_of(own_answer)};
   const int status = outcome.result.head.status;
   const bool may_change = is_success(status) || passes_later(status) || status == 416 || status == 0;
-  if (outcome.result.failure.empty() && !outcome.result.was_stopped && !may_change)
+  if (!outcome.result.failure.empty() || outcome.result.was_stopped || may_change) return outcome;
+  // The hub redirects to a server that stores large files. A refusal of that server, for example because the address has expired, says
+  // nothing about permissions on the hub, and the hub may state a better address if it is asked again. Only hubs send X-Error-Code.
+  const std::string& address = outcome.result.address;
+  if (origin_of(address) == origin_of(request.url) || !outcome.result.head.value("x-error-code").empty())
     refuse(repository, outcome.result.head, fmt::format("file '{}'", path));
+  outcome.result.failure = fmt::format("{} redirects to {}, which answered with status {}",
+                                       host_of(request.url), host_of(address), status);
   return outcome;
 }
 

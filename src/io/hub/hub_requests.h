@@ -63,6 +63,9 @@ class Attempts {
   int64_t num_failures_ = 0;
 };
 
+// Returns "status 429" or, if the server asks for a longer wait than Attempts accepts, "status 429 (it asks to wait 3600 s)".
+std::string describe_status(const HttpHead& head);
+
 // Returns the entity tag of a response without quotes, in the form that Hugging Face's tools use for the names of files in the cache.
 // Returns an empty string if the response has none.
 std::string etag_of(const HttpHead& head);
