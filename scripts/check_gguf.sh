@@ -52,6 +52,9 @@ root=$(realpath "$root")
 
 models=$(mktemp -d "$root/tmp/plimsoll-gguf.XXXXXX")
 trap 'rm -rf "$models"' EXIT
+# Both programs compute on the CPU: Plimsoll with --use_cpu, and llama.cpp because no GPU is visible to its CUDA and Vulkan backends.
+export CUDA_VISIBLE_DEVICES= GGML_VK_VISIBLE_DEVICES=
+echo "device: CPU"
 corpus=$models/learned.txt
 cat docs/GUIDE.md docs/MEMORY.md docs/TOKENIZERS.md >"$corpus"
 names=$(python3 tests/interop/gguf_models.py "$program" "$corpus" "$models")

@@ -14,7 +14,10 @@ set -uo pipefail
 tools=("$@")
 [ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck initcheck)
 command -v compute-sanitizer >/dev/null || { echo "sanitize_gpu: compute-sanitizer is not on the PATH; the CUDA toolkit has it" >&2; exit 2; }
-nvidia-smi -L >/dev/null 2>&1 || { echo "sanitize_gpu: no NVIDIA GPU is visible here" >&2; exit 2; }
+# The programs run on cuda:0, which is the first GPU of CUDA_VISIBLE_DEVICES.
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+card=${CUDA_VISIBLE_DEVICES-0}
+nvidia-smi --id="${card%%,*}" --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || { echo "sanitize_gpu: no NVIDIA GPU is visible here" >&2; exit 2; }
 program() {
   if [ -n "${PLIMSOLL_BIN:-}" ]; then echo "$PLIMSOLL_BIN/$1"; else find build -type f -name "$1" -perm -u+x | head -1; fi
 }

@@ -14,7 +14,11 @@ set -uo pipefail
 # The tests use only the GPUs that CUDA_VISIBLE_DEVICES names, numbered as in nvidia-smi. Only these cards are printed.
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 visible=()
-if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then visible=("--id=$CUDA_VISIBLE_DEVICES"); fi
+if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
+  # An empty value hides all GPUs from the tests.
+  if [ -z "$CUDA_VISIBLE_DEVICES" ]; then echo "test-gpu: CUDA_VISIBLE_DEVICES is empty, so no GPU is visible" >&2; exit 2; fi
+  visible=("--id=$CUDA_VISIBLE_DEVICES")
+fi
 if ! command -v nvidia-smi >/dev/null || ! card=$(nvidia-smi "${visible[@]}" --query-gpu=name,driver_version,memory.total --format=csv,noheader); then
   echo "test-gpu: no NVIDIA GPU is visible here" >&2
   exit 2

@@ -123,10 +123,25 @@ std::vector<std::string> presets_of_typing_error(const std::string& name) {
   return nearest;
 }
 
+// Returns the name without hyphens, dots and other separators.
+std::string letters_and_digits(std::string text) {
+  std::erase_if(text, [](char c) { return !is_letter_or_digit(c); });
+  return text;
+}
+
+// Returns true if the name differs from that of a preset only by separators or case, as "gpt-2" does from "gpt2".
+bool is_spelling_of_preset(const std::string& model) {
+  const std::string wanted = letters_and_digits(model);
+  return std::ranges::any_of(preset_names(), [&](const std::string& preset) {
+    return letters_and_digits(model_part(preset)) == wanted;
+  });
+}
+
 }  // namespace
 
 std::string_view foreign_architecture(std::string_view name) {
   std::string model = model_part(name);
+  if (is_spelling_of_preset(model)) return {};
   for (const ForeignName& row : kAnywhere) {
     if (model.find(row.part) != std::string::npos) return row.architecture;
   }
@@ -149,15 +164,11 @@ std::string_view foreign_architecture(std::string_view name) {
 }
 
 std::vector<std::string> similar_presets(std::string_view name) {
-  const auto bare = [](std::string text) {
-    std::erase_if(text, [](char c) { return !is_letter_or_digit(c); });
-    return text;
-  };
-  const std::string wanted = bare(model_part(name));
+  const std::string wanted = letters_and_digits(model_part(name));
   std::vector<std::string> similar;
   if (wanted.size() < 4) return similar;
   for (const std::string& preset : preset_names()) {
-    const std::string own = bare(model_part(preset));
+    const std::string own = letters_and_digits(model_part(preset));
     if (own.starts_with(wanted) || wanted == own) similar.push_back(preset);
   }
   if (similar.empty()) similar = presets_of_typing_error(model_part(name));
@@ -177,7 +188,7 @@ std::string resolve_model(FileSystem& files, const HubEnvironment& hub, const st
     if (const std::string_view foreign = foreign_architecture(name); !foreign.empty()) {
       throw_error(
           ErrorCode::kUsage,
-          "{} '{}': by its name this is a {} model; this version trains {}. Choose one of these, such as "
+          "{} '{}': by its name the architecture is {}; this version trains {}. Choose one of these, such as "
           "bert-base-uncased. ('{}' is neither a folder nor in Hugging Face's cache.)",
           argument.name, name, foreign, trained_architectures(), name);
     }

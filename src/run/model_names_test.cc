@@ -7,6 +7,7 @@ namespace {
 
 TEST(ModelNames, ForeignArchitecturesAreKnownByTheirNames) {
   EXPECT_EQ(foreign_architecture("EleutherAI/gpt-neo-125m"), "GPT");
+  EXPECT_EQ(foreign_architecture("gpt"), "GPT");
   EXPECT_EQ(foreign_architecture("facebook/xlm-roberta-xl"), "XLM-RoBERTa-XL");
   EXPECT_EQ(foreign_architecture("facebook/xlm-roberta-xxl"), "XLM-RoBERTa-XL");
   EXPECT_EQ(foreign_architecture("FacebookAI/xlm-mlm-en-2048"), "XLM");
@@ -18,6 +19,14 @@ TEST(ModelNames, ForeignArchitecturesAreKnownByTheirNames) {
   EXPECT_EQ(foreign_architecture("facebook/opt-125m"), "OPT");
   EXPECT_EQ(foreign_architecture("facebook/bart-base"), "BART");
   EXPECT_EQ(foreign_architecture("sentence-transformers/all-mpnet-base-v2"), "MPNet");
+}
+
+TEST(ModelNames, OtherSpellingsOfAPresetAreNoForeignArchitecture) {
+  for (const char* name : {"gpt-2", "GPT_2", "gpt-2-medium", "distil-gpt2", "BERT_base_uncased"}) {
+    EXPECT_EQ(foreign_architecture(name), "") << name;
+    EXPECT_FALSE(similar_presets(name).empty()) << name;
+  }
+  EXPECT_EQ(similar_presets("gpt-2").front(), "gpt2");
 }
 
 TEST(ModelNames, NamesOfTheTrainedArchitecturesAreNotForeign) {

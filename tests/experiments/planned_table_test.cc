@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -10,6 +11,7 @@
 #include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
 #include "tests/experiments/words.h"
+#include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
@@ -93,6 +95,16 @@ TEST(PlannedTable, IsPrintedInEightyColumnsAndAsJson) {
   const std::string table = run({"plan", "--experiments", "--device", "v100-16gb"}, 0);
   EXPECT_TRUE(contains(table, "8.86 1.00x  14949 100%\n")) << table;
   EXPECT_TRUE(contains(table, "plan only")) << table;
+  // The rows that docs/GUIDE.md shows must be those of the table.
+  std::ifstream file_of_guide(place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "/docs/GUIDE.md");
+  const std::string guide((std::istreambuf_iterator<char>(file_of_guide)), {});
+  for (const char* row : {"vanilla, batch 4 ", "gradient accumulation, 1 x 4 ",
+                          "accumulation, checkpointing ", "fp16 mixed ", "DataLoader, 4 workers "}) {
+    const size_t begin = table.find("\n  " + std::string(row));
+    ASSERT_NE(begin, std::string::npos) << row;
+    const std::string line = table.substr(begin + 1, table.find('\n', begin + 1) - begin);
+    EXPECT_TRUE(contains(guide, "\n    " + line)) << "docs/GUIDE.md lacks the row:\n" << line;
+  }
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);)
     EXPECT_TRUE(line.size() <= 80 || line.starts_with("note: ")) << line;
