@@ -51,9 +51,10 @@ CASES = {
 PEERS = {"ddp": "Trainer, DDP", "fsdp": "Trainer, FSDP"}
 
 
-def environment_of_runs():
-    """Returns the environment of every run: GPUs are numbered as in NVML, and variables that would change the work are removed."""
-    return dict(devices.without_changing(), CUDA_DEVICE_ORDER="PCI_BUS_ID")
+def environment_of_runs(variables=""):
+    """Returns the environment of every run: GPUs are numbered as in NVML, and variables that would change the work are removed. `variables`
+    are further ones, as "NAME=VALUE ..."."""
+    return dict(devices.without_changing(), CUDA_DEVICE_ORDER="PCI_BUS_ID", **dict(pair.split("=", 1) for pair in variables.split()))
 
 
 class Gauges:
@@ -95,11 +96,11 @@ def words_of(case, gpus, gpu, more):
             *(["--device", f"cuda:{gpu}"] if gpus == 1 else []), *more]
 
 
-def plan(program, case, gpus, gpu, more):
+def plan(program, case, gpus, gpu, more, variables):
     """Plans a run. Returns its speed, the number of samples per step, and the planned MiB of the GPU that needs the most."""
     with tempfile.NamedTemporaryFile() as file:
         command = [program, "plan", *words_of(case, gpus, gpu, more), "--json", file.name]
-        run = subprocess.run(command, capture_output=True, text=True, env=environment_of_runs())
+        run = subprocess.run(command, capture_output=True, text=True, env=environment_of_runs(variables))
         if run.returncode != 0:
             raise SystemExit(f"many.py: exit code {run.returncode} of {shlex.join(command)}\n{run.stderr[-3000:]}")
         planned = json.load(open(file.name, encoding="utf-8"))
@@ -113,8 +114,8 @@ def begin(program, case, gpus, gpu, more, variables, folder):
     command = [program, "train", *words_of(case, gpus, gpu, more), "--logging_steps", str(case["steps"] // 12),
                "--logging_first_step", "--include_num_input_tokens_seen", "all", "--learning_rate", "1e-6", "--save_strategy", "no",
                "--disable_tqdm", "--output_dir", folder]
-    environment = dict(environment_of_runs(), **dict(pair.split("=", 1) for pair in variables.split()))
-    return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    return command, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                     env=environment_of_runs(variables))
 
 
 def check_loss(case, mean):
@@ -146,7 +147,7 @@ def train(program, case, kind, more, count):
     if is_mesh:
         more = [*more, *shlex.split(kind)]
     variables = "" if is_mesh or kind in ("one", "apart", "all") else kind
-    planned = plan(program, case, gpus[0], 0, more)
+    planned = plan(program, case, gpus[0], 0, more, variables)
     with tempfile.TemporaryDirectory() as folder, Gauges(count) as gauges:
         folders = [os.path.join(folder, str(i)) for i in range(len(gpus))]
         runs = [begin(program, case, n, i, more, variables, path) for i, (n, path) in enumerate(zip(gpus, folders))]
