@@ -363,15 +363,15 @@ class AddLora {
     for (size_t i = 0; i < targets_.size(); ++i) {
       const LoraTarget& target = targets_[i];
       if (target.weight != graph_.value(base).name) continue;
-      const ValueId a = weight(target.a(), config_.r, target.in, dtype);
-      const ValueId b = weight(target.b(), target.out, config_.r, dtype);
+      const ValueId a = weight(target.a(), target.r, target.in, dtype);
+      const ValueId b = weight(target.b(), target.out, target.r, dtype);
       const ValueId input = dropped(x, kFirstSite + static_cast<int64_t>(i), target.module);
       ValueId low = emit_matmul(graph_, input, MatmulTranspose::kNo, a, MatmulTranspose::kYes,
                                 target.module + ".lora_A");
       // The scale is applied to the product with A, which is much narrower than the output.
       if (config_.scale() != 1.0) {
         low = emit(graph_, columns_op(), {low},
-                   {{"first", int64_t{0}}, {"count", config_.r}, {"scale", config_.scale()}},
+                   {{"first", int64_t{0}}, {"count", target.r}, {"scale", config_.scale()}},
                    target.module + ".scaled");
       }
       const ValueId delta =
@@ -401,6 +401,10 @@ double LoraConfig::scale() const {
   return alpha / (use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
 }
 
+int64_t LoraConfig::rank_of(int64_t rows, int64_t columns) const {
+  return base_change == BaseChange::kNone ? r : std::min({r, rows, columns});
+}
+
 std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::string_view model_type,
                                      const LoraConfig& config) {
   if (config.r < 1) throw_error(ErrorCode::kUsage, "--lora_r {}: the rank must be at least 1", config.r);
@@ -420,6 +424,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
   }
   std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted);
   leave_out(chosen, config);
+  for (LoraTarget& target : chosen) target.r = config.rank_of(target.out, target.in);
   return chosen;
 }
 
@@ -515,8 +520,8 @@ void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_typ
                      .in_adapter = true});
   };
   for (const LoraTarget& target : targets) {
-    add(target.a(), {config.r, target.in}, Initializer::kUniform);
-    add(target.b(), {target.out, config.r}, Initializer::kZeros);
+    add(target.a(), {target.r, target.in}, Initializer::kUniform);
+    add(target.b(), {target.out, target.r}, Initializer::kZeros);
   }
 }
 

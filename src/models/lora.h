@@ -48,6 +48,9 @@ struct LoraConfig {
   // Modules whose weights are not quantized. Adapter files do not contain this list.
   std::vector<std::string> as_loaded_modules = {};
   double scale() const;
+  // Returns the rank of a module with this weight: r, but at most the smaller dimension for PiSSA and OLoRA, which cannot split a matrix
+  // into more parts.
+  int64_t rank_of(int64_t rows, int64_t columns) const;
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
 
@@ -58,6 +61,7 @@ struct LoraTarget {
   int64_t first_row = 0;
   int64_t out = 0;
   int64_t in = 0;
+  int64_t r = 0;  // rank of the matrices, from LoraConfig::rank_of()
   std::string a() const { return module + ".lora_A.weight"; }
   std::string b() const { return module + ".lora_B.weight"; }
 };
@@ -133,12 +137,9 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
 //   columns, so signs do not matter either. It is computed with LAPACK's Householder reflections, which also define Q
 //   for columns that depend linearly on others.
 // All arithmetic is in double precision, so the result equals an exact computation rounded once; PEFT works in fp32.
-// Requires: w.size() == rows * columns, config.r <= min(rows, columns), finite numbers. Cost: PiSSA about
+// r is config.rank_of(rows, columns).
+// Requires: w.size() == rows * columns, config.r >= 1, finite numbers. Cost: PiSSA about
 // 8 min(rows, columns)^3 operations on one thread, OLoRA about 8 r rows columns.
 void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const LoraConfig& config);
-
-// Checks that the weights of the base model can be changed. Errors: kBadData if the rank exceeds a dimension of an adapted weight, because
-// the adapter then belongs to another base model.
-void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig& config);
 
 }  // namespace plimsoll

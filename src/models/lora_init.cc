@@ -100,25 +100,10 @@ void change_base(std::span<double> w_NK, int64_t rows, int64_t columns, const Lo
   const Matrix w{w_NK, static_cast<size_t>(rows), static_cast<size_t>(columns)};
   PLIMSOLL_CHECK(w.values.size() == w.rows * w.columns, "the values of a weight must be {} x {}, but are not",
                  rows, columns);
-  PLIMSOLL_CHECK(
-      config.r >= 1 && config.r <= std::min(rows, columns),
-      "the rank of an adapter must be between 1 and the smaller dimension of the weight, but is {}",
-      config.r);
-  const auto r = static_cast<size_t>(config.r);
+  PLIMSOLL_CHECK(config.r >= 1, "the rank of an adapter must be at least 1, but is {}", config.r);
+  const auto r = static_cast<size_t>(config.rank_of(rows, columns));
   if (config.base_change == BaseChange::kPissa) remove_principal_part(w, r);
   if (config.base_change == BaseChange::kOlora) remove_first_columns(w, r, config.scale());
-}
-
-void check_base_change(const std::vector<LoraTarget>& targets, const LoraConfig& config) {
-  if (config.base_change == BaseChange::kNone) return;
-  for (const LoraTarget& target : targets) {
-    if (config.r <= std::min(target.out, target.in)) continue;
-    throw_error(
-        ErrorCode::kBadData,
-        "the adapter's rank {} is larger than a dimension of the weight of '{}', [{}, {}], so the adapter "
-        "was not trained for this base model; give the base that its adapter_config.json names",
-        config.r, target.module, target.out, target.in);
-  }
 }
 
 }  // namespace plimsoll

@@ -193,12 +193,26 @@ TEST(LoraInit, OtherAdaptersKeepTheBase) {
   EXPECT_EQ(same, w);
 }
 
-TEST(LoraInit, RefusesARankAboveTheWeight) {
-  const std::vector<LoraTarget> targets{{.module = "bert.pooler.dense", .weight = "", .out = 4, .in = 3}};
-  EXPECT_NO_THROW(check_base_change(targets, with(BaseChange::kPissa, 3)));
-  EXPECT_NO_THROW(check_base_change(targets, with(BaseChange::kNone, 4)));
-  EXPECT_THROW(check_base_change(targets, with(BaseChange::kPissa, 4)), Error);
-  EXPECT_THROW(check_base_change(targets, with(BaseChange::kOlora, 5)), Error);
+// PEFT slices the factors of a matrix, so a rank above its smaller dimension means this dimension; the scale is still alpha / r. PiSSA then
+// leaves nothing of the weight, and OLoRA leaves 1 - alpha / r of it. The matrices of other adapters have the rank r.
+TEST(LoraInit, ARankAboveTheWeightIsItsSmallerDimension) {
+  for (const auto& [rows, columns] : {std::pair(4, 3), std::pair(3, 4), std::pair(3, 3)}) {
+    const Values w = noise(rows * columns, 4);
+    EXPECT_EQ(with(BaseChange::kPissa, 5).rank_of(rows, columns), 3);
+    EXPECT_EQ(with(BaseChange::kOlora, 5).rank_of(rows, columns), 3);
+    EXPECT_EQ(with(BaseChange::kOlora, 2).rank_of(rows, columns), 2);
+    EXPECT_EQ(with(BaseChange::kNone, 5).rank_of(rows, columns), 5);
+    Values rest = w;
+    change_base(rest, rows, columns, with(BaseChange::kPissa, 5));
+    expect_near(rest, Values(w.size(), 0.0), 1e-12);
+    rest = w;
+    LoraConfig olora = with(BaseChange::kOlora, 5);
+    olora.alpha = 2;
+    change_base(rest, rows, columns, olora);
+    Values wanted = w;
+    for (double& value : wanted) value *= 1.0 - 2.0 / 5.0;
+    expect_near(rest, wanted, 1e-12);
+  }
 }
 
 }  // namespace

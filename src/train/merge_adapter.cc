@@ -83,7 +83,6 @@ class Merge {
     unwrap_model_names(base_, specs_);
     unwrap_adapter_names(adapter_, specs_, model_.model_type, config_.lora);
     targets_ = lora_targets(specs_, model_.model_type, config_.lora);
-    check_base_change(targets_, config_.lora);
     add_lora_weights(specs_, model_.model_type, config_.lora);
     std::vector<WeightSpec> of_base = specs_;
     std::erase_if(of_base, [](const WeightSpec& spec) { return spec.in_adapter; });
@@ -168,7 +167,7 @@ class Merge {
                          [stored] { return read_all(stored); });
     }
     ++report.num_merged;
-    const int64_t r = config_.lora.r;
+    const int64_t r = target->r;
     const Located a = of_adapter(target->a(), {r, target->in});
     const Located b = of_adapter(target->b(), {target->out, r});
     return made_source(name, type_of(stored), shape, spec.transposed, [stored, a, b, r, lora = config_.lora] {

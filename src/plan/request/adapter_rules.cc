@@ -97,7 +97,7 @@ std::optional<LoraConfig> lora_of(const Arguments& arguments, const ModelConfig&
     lora = new_adapter(arguments, config, adapter.new_modules);
   }
   set_base_weights(arguments, config, lora);
-  if (lora) check_base_change(lora_targets(model_weights(config), config.model_type, *lora), *lora);
+  if (lora) lora_targets(model_weights(config), config.model_type, *lora);  // throws for unknown modules
   return lora;
 }
 
