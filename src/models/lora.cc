@@ -21,6 +21,8 @@ namespace {
 constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kTargets = "lora_target_modules";
 constexpr std::string_view kExcluded = "exclude_modules";
+constexpr std::string_view kLayers = "layers_to_transform";
+constexpr std::string_view kSaved = "modules_to_save";
 constexpr std::string_view kWeightSuffix = ".weight";
 // The largest accepted length of a regular expression for module names. Useful expressions are shorter.
 constexpr size_t kMaxExpressionLength = 1000;
@@ -28,6 +30,27 @@ constexpr size_t kMaxExpressionLength = 1000;
 constexpr size_t kMaxDigits = 9;
 // Dropout of adapters uses the numbered random sequences (random sites) from this number on; dropout of the model uses smaller numbers.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
+
+// Returns how messages name a setting: as the argument --NAME, or as the key of the adapter_config.json that contains it.
+std::string setting_name(const LoraConfig& config, std::string_view argument) {
+  if (config.source.empty()) return fmt::format("--{}", argument);
+  return fmt::format("{}: \"{}\"", config.source, argument == kTargets ? "target_modules" : argument);
+}
+
+// Returns how messages name a setting and one of its values.
+std::string setting_text(const LoraConfig& config, std::string_view argument, std::string_view value) {
+  return fmt::format("{} {}{}", setting_name(config, argument), config.source.empty() ? "" : "contains ",
+                     value);
+}
+
+// Returns what a message advises for an adapter with a module that Plimsoll does not adapt or train in full. The user of an existing adapter
+// cannot choose other modules.
+std::string_view other_program(const LoraConfig& config) {
+  return config.source.empty()
+             ? ""
+             : "; if the adapter belongs to this base model, merge it in PEFT (merge_and_unload) and use "
+               "the merged model";
+}
 
 std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, parameter.rfind('.'));
@@ -96,22 +119,24 @@ bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
 }
 
 [[noreturn]] void refuse_target(const std::vector<WeightSpec>& specs, const std::vector<LoraTarget>& modules,
-                                const std::string& target, std::string_view argument = kTargets) {
+                                const std::string& target, const LoraConfig& config,
+                                std::string_view argument = kTargets) {
   for (const WeightSpec& spec : specs) {
     for (const WeightPart& part : spec.parts) {
       if (!is_part_of(part.disk_names.front(), target)) continue;
       throw_error(
           ErrorCode::kUsage,
-          "--{} {}: '{}' cannot be adapted, because it is not a linear module, or because it is trained "
-          "in full and saved with the adapter; the modules of this model that can be adapted are {}",
-          argument, target, module_of(part.disk_names.front()), fmt::join(short_names(modules), ", "));
+          "{}: '{}' cannot be adapted, because it is not a linear module, or because it is trained "
+          "in full and saved with the adapter; the modules of this model that can be adapted are {}{}",
+          setting_text(config, argument, target), module_of(part.disk_names.front()),
+          fmt::join(short_names(modules), ", "), other_program(config));
     }
   }
   throw_error(
       ErrorCode::kUsage,
-      "--{} {}: no module of this model has such a name; linear modules are {}; the nearest names are {}",
-      argument, target, fmt::join(short_names(modules), ", "),
-      fmt::join(nearest_names(target, short_names(modules)), ", "));
+      "{}: no module of this model has such a name; linear modules are {}; the nearest names are {}{}",
+      setting_text(config, argument, target), fmt::join(short_names(modules), ", "),
+      fmt::join(nearest_names(target, short_names(modules)), ", "), other_program(config));
 }
 
 // Compiles an expression, which may come from an untrusted adapter. References to groups are refused, so the time of matching is
@@ -189,7 +214,7 @@ bool has_any_end(std::string_view module, const std::vector<std::string>& ends) 
 void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
   const std::vector<std::string>& excluded = config.exclude_modules;
   if (is_expression(excluded)) {
-    const std::regex expression = expression_of(excluded[0], fmt::format("--{}", kExcluded));
+    const std::regex expression = expression_of(excluded[0], setting_name(config, kExcluded));
     std::erase_if(targets,
                   [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
   } else {
@@ -215,9 +240,10 @@ void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
                 fmt::join(config.layers_pattern, "', '"), fmt::join(layers, ", "));
   }
   throw_error(ErrorCode::kUsage,
-              "--{}: the setting excludes all modules that --{} chooses, so no module is left to adapt; "
+              "{}: the setting excludes all modules that {} chooses, so no module is left to adapt; "
               "exclude fewer",
-              layers.empty() ? kExcluded : "layers_to_transform", kTargets);
+              setting_name(config, layers.empty() ? kExcluded : kLayers),
+              config.source.empty() ? "--lora_target_modules" : "target_modules");
 }
 
 // Refuses layers_to_transform unless target_modules is a list of names. PEFT refuses such a configuration, and it must be able to read a
@@ -227,10 +253,11 @@ void check_layers(const LoraConfig& config) {
   const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
   if (config.layers_to_transform.empty() || !is_text) return;
   throw_error(ErrorCode::kUsage,
-              "--layers_to_transform {}: layers can only be chosen together with suffixes of module names, "
-              "but --{} is {}; give suffixes such as query,value, or put the layers into the expression: "
+              "{}: layers can only be chosen together with suffixes of module names, "
+              "but {} is {}; give suffixes such as query,value, or put the layers into the expression: "
               ".*layer\\.[0-3]\\..*query",
-              fmt::join(config.layers_to_transform, ","), kTargets, targets[0]);
+              setting_text(config, kLayers, fmt::format("{}", fmt::join(config.layers_to_transform, ","))),
+              config.source.empty() ? "--lora_target_modules" : "target_modules", targets[0]);
 }
 
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
@@ -245,21 +272,26 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       return std::any_of(spec.parts.begin(), spec.parts.end(), is_inside);
     };
     if (std::none_of(specs.begin(), specs.end(), has_part)) {
-      throw_error(ErrorCode::kUsage,
-                  "--modules_to_save {}: no module of this model has such a name; give the end of a module's "
-                  "name, such as classifier",
-                  module);
+      throw_error(ErrorCode::kUsage, "{}: no module of this model has such a name; {}",
+                  setting_text(config, kSaved, module),
+                  config.source.empty()
+                      ? "give the end of a module's name, such as classifier"
+                      : "a head that shares its matrix with the embeddings, as lm_head does in GPT-2, cannot "
+                        "be trained separately here. If the adapter belongs to this base model, merge it in "
+                        "PEFT (merge_and_unload) and use the merged model");
     }
     for (const WeightSpec& spec : specs) {
       const bool is_whole = std::all_of(spec.parts.begin(), spec.parts.end(), [&](const WeightPart& part) {
         return is_saved_in_full(part.disk_names.front(), config);
       });
       if (is_whole || !has_part(spec)) continue;
-      throw_error(
-          ErrorCode::kUsage,
-          "--modules_to_save {}: query, key and value of a layer are one matrix in memory and can only be "
-          "trained together: name all three or attention.self, or adapt it with --lora_target_modules",
-          module);
+      throw_error(ErrorCode::kUsage,
+                  "{}: query, key and value of a layer are one matrix in memory and can only be "
+                  "trained together{}",
+                  setting_text(config, kSaved, module),
+                  config.source.empty()
+                      ? ": name all three or attention.self, or adapt it with --lora_target_modules"
+                      : other_program(config));
     }
   }
 }
@@ -267,20 +299,20 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
 // Returns the modules that target_modules selects by suffixes of names, by an expression or by all-linear.
 std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
                                       const std::vector<LoraTarget>& modules,
-                                      const std::vector<std::string>& wanted) {
+                                      const std::vector<std::string>& wanted, const LoraConfig& config) {
   if (wanted.size() == 1 && wanted[0] == kAllLinear) return modules;
   std::vector<LoraTarget> chosen;
   if (is_expression(wanted)) {
-    const std::regex expression = expression_of(wanted[0], fmt::format("--{}", kTargets));
+    const std::regex expression = expression_of(wanted[0], setting_name(config, kTargets));
     std::copy_if(modules.begin(), modules.end(), std::back_inserter(chosen),
                  [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
-    if (chosen.empty()) refuse_target(specs, modules, wanted[0]);
+    if (chosen.empty()) refuse_target(specs, modules, wanted[0], config);
     return chosen;
   }
   for (const std::string& name : wanted) {
     if (std::none_of(modules.begin(), modules.end(),
                      [&](const LoraTarget& target) { return is_or_ends_with(target.module, name); })) {
-      refuse_target(specs, modules, name);
+      refuse_target(specs, modules, name, config);
     }
   }
   std::copy_if(modules.begin(), modules.end(), std::back_inserter(chosen),
@@ -418,11 +450,13 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
   if (wanted.empty()) wanted = default_lora_targets(model_type);
   if (wanted.empty()) {
     throw_error(ErrorCode::kUsage,
-                "LoRA has no default modules for the architecture {}: give --lora_target_modules with some "
+                "{}LoRA has no default modules for the architecture {}: give {} with some "
                 "of {}, or all-linear",
-                model_type, fmt::join(short_names(modules), ", "));
+                config.source.empty() ? "" : config.source + ": ", model_type,
+                config.source.empty() ? "--lora_target_modules" : "\"target_modules\"",
+                fmt::join(short_names(modules), ", "));
   }
-  std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted);
+  std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted, config);
   leave_out(chosen, config);
   for (LoraTarget& target : chosen) target.r = config.rank_of(target.out, target.in);
   return chosen;
@@ -434,7 +468,7 @@ void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& conf
     for (const std::string& name : config.exclude_modules) {
       if (std::none_of(modules.begin(), modules.end(),
                        [&](const LoraTarget& module) { return is_or_ends_with(module.module, name); }))
-        refuse_target(specs, modules, name, kExcluded);
+        refuse_target(specs, modules, name, config, kExcluded);
     }
   }
   std::set<int64_t> layers;
@@ -493,7 +527,7 @@ void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& con
     const bool is_target =
         (wanted.size() == 1 && wanted[0] == kAllLinear) ||
         (is_expression(wanted)
-             ? std::regex_match(target.module, expression_of(wanted[0], fmt::format("--{}", kTargets)))
+             ? std::regex_match(target.module, expression_of(wanted[0], setting_name(config, kTargets)))
              : has_any_end(target.module, wanted));
     if (!is_target) continue;
     if (is_expression(config.exclude_modules)) {

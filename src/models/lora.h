@@ -47,6 +47,8 @@ struct LoraConfig {
   bool double_quant = false;  // true if the scales of 4-bit blocks are stored in 8 bits
   // Modules whose weights are not quantized. Adapter files do not contain this list.
   std::vector<std::string> as_loaded_modules = {};
+  // Path of the adapter_config.json that contains these settings, for messages; empty if they are arguments of the run.
+  std::string source = {};
   double scale() const;
   // Returns the rank of a module with this weight: r, but at most the smaller dimension for PiSSA and OLoRA, which cannot split a matrix
   // into more parts.
@@ -79,7 +81,7 @@ inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 // Returns the modules that the configuration chooses, in the order of the model. `specs` are model_weights().
 // Errors: kUsage for a target or a module to save that the model lacks (the message lists its modules), for a
 // target that is not a linear module, if no module is left, for layers_to_transform without suffixes of names,
-// and for a rank below 1.
+// and for a rank below 1. Messages name the argument, or the entry of LoraConfig::source.
 std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::string_view model_type,
                                      const LoraConfig& config);
 

@@ -199,6 +199,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   }
   refuse_variants(config, where);
   AdapterConfig adapter;
+  adapter.lora.source = where;
   const double r = number_of(config, "r", 8, 1, where);
   if (r > kMaxRank || std::floor(r) != r) {
     throw_error(ErrorCode::kBadData,

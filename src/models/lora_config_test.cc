@@ -274,6 +274,40 @@ TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
     EXPECT_EQ(refusal_of({.as_loaded_modules = {name}}), "accepted") << name;
 }
 
+// A user who reads an adapter gave none of its settings, so messages must name the file and its key instead of an argument.
+TEST(LoraTargets, SettingsOfAFileAreNamedByTheirKey) {
+  const std::string file = "a/adapter_config.json";
+  const auto expect_words = [&](LoraConfig config, const std::vector<std::string>& words) {
+    config.source = file;
+    const std::string said = refusal_of(config);
+    EXPECT_TRUE(said.starts_with(file + ": ")) << said;
+    EXPECT_EQ(said.find("--"), std::string::npos) << said;
+    for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
+  };
+  const std::string merge = "merge it in PEFT (merge_and_unload)";
+  expect_words({.target_modules = {"lm_head"}}, {"\"target_modules\" contains lm_head", merge});
+  expect_words({.target_modules = {"word_embeddings"}}, {"not a linear module", merge});
+  expect_words({.target_modules = {"(query"}}, {"\"target_modules\" (query", "regular expression"});
+  expect_words({.target_modules = {".*lm_head"}}, {"\"target_modules\" contains .*lm_head", merge});
+  expect_words({.modules_to_save = {"lm_head"}}, {"\"modules_to_save\" contains lm_head", merge});
+  expect_words({.target_modules = {"output.dense"}, .modules_to_save = {"query"}},
+               {"\"modules_to_save\" contains query", "one matrix", merge});
+  expect_words({.exclude_modules = {"query", "value"}}, {"\"exclude_modules\"", "that target_modules"});
+  expect_words({.exclude_modules = {"(query"}}, {"\"exclude_modules\" (query"});
+  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}},
+               {"\"layers_to_transform\"", "no module is left"});
+  expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
+               {"\"layers_to_transform\" contains 0", "target_modules is all-linear"});
+  const ModelConfig distilbert = *find_preset("distilbert-base-uncased");
+  try {
+    lora_targets(model_weights(distilbert), "distilbert", {.source = file});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("--"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+  }
+}
+
 TEST(LoraTargets, HostileExpressionsEndSoon) {
   // Each of these expressions would exhaust the time or the stack of a regular-expression matcher that backtracks.
   for (const std::string& expression :
