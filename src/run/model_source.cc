@@ -141,7 +141,8 @@ void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<W
     // An adapter works only with the exact base weights with which it was trained, so none of them may be missing.
     if (purpose == RunPurpose::kTrain) purpose = RunPurpose::kEvaluate;
   }
-  check_stored_weights(specs, *model.weights, purpose, other_shapes(arguments));
+  check_stored_weights(specs, *model.weights, purpose, other_shapes(arguments),
+                       model.adapter ? &*model.adapter : nullptr);
 }
 
 }  // namespace

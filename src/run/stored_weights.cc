@@ -52,6 +52,21 @@ std::string some_of(const std::vector<std::string>& names) {
   return names.size() > kShown ? text + ", ..." : text;
 }
 
+// Returns the advice for a base model that lacks weights which its adapter does not contain either.
+std::string remedy_for_adapter(const ModelFolder& adapter, const std::vector<std::string>& missing) {
+  std::vector<std::string> modules;
+  for (const std::string& name : missing) {
+    std::string module = name.substr(0, name.rfind('.'));
+    if (std::ranges::find(modules, module) == modules.end()) modules.push_back(std::move(module));
+  }
+  return fmt::format(
+      "The adapter {} does not contain them either, so the results would be those of random numbers. Give "
+      "the "
+      "base model that contains them, or, if they were initialised at random when the adapter was trained, "
+      "train it again with {} in its modules_to_save",
+      adapter.path(), some_of(modules));
+}
+
 std::string remedy(RunPurpose purpose, const std::string& folder) {
   if (purpose != RunPurpose::kTrain) {
     return "The results would be those of random numbers. Check that config.json belongs to these weights, "
@@ -105,7 +120,7 @@ std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, c
 }
 
 void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolder& folder, RunPurpose purpose,
-                          OtherShapes other_shapes) {
+                          OtherShapes other_shapes, const ModelFolder* adapter) {
   if (is_plan(purpose) || !folder.has_weights()) return;
   const std::vector<std::string> missing = missing_tensors(specs, folder, other_shapes);
   if (missing.empty()) return;
@@ -131,7 +146,8 @@ void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolde
   }
   if (purpose == RunPurpose::kTrain) return;
   throw_error(ErrorCode::kBadData, "{}: {} of the {} tensors that this model needs are missing: {}. {}",
-              folder.path(), missing.size(), wanted, some_of(missing), remedy(purpose, folder.path()));
+              folder.path(), missing.size(), wanted, some_of(missing),
+              adapter != nullptr ? remedy_for_adapter(*adapter, missing) : remedy(purpose, folder.path()));
 }
 
 std::vector<std::string> new_modules(const std::vector<WeightSpec>& specs, const ModelFolder& folder,

@@ -35,9 +35,9 @@ std::vector<std::string> missing_tensors(const std::vector<WeightSpec>& specs, c
 // Checks that the folder provides the weights that the run needs from it. An evaluation or a prediction needs all weights. Training needs
 // at least one weight of the encoder, because the head is often new. With an adapter, `specs` contains the weights that the adapter does
 // not provide, and all of them are needed. Errors: kBadData; the message says how many tensors fit, and names some that occur only in the
-// file and some that occur only in the model.
+// file and some that occur only in the model, and the adapter, if any.
 void check_stored_weights(const std::vector<WeightSpec>& specs, const ModelFolder& folder, RunPurpose purpose,
-                          OtherShapes other_shapes);
+                          OtherShapes other_shapes, const ModelFolder* adapter = nullptr);
 
 // Returns the names of the modules whose weights no file provides. In a run with an adapter, these modules are trained and saved
 // completely, because their random initial values could not be reproduced later.

@@ -86,7 +86,7 @@ class Merge {
     add_lora_weights(specs_, model_.model_type, config_.lora);
     std::vector<WeightSpec> of_base = specs_;
     std::erase_if(of_base, [](const WeightSpec& spec) { return spec.in_adapter; });
-    check_stored_weights(of_base, base_, RunPurpose::kEvaluate, OtherShapes::kCount);
+    check_stored_weights(of_base, base_, RunPurpose::kEvaluate, OtherShapes::kCount, &adapter_);
   }
 
   const ModelFolder& tokenizer_folder() const {

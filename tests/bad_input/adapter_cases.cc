@@ -245,7 +245,8 @@ std::vector<Case> adapter_cases() {
                            ground.path("merged")};
             }),
       merge("MergeWithABaseWithoutPooler", 4,
-            {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'"},
+            {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'",
+             "adapter does not contain them either", "'bert.pooler.dense' in its modules_to_save"},
             [](const Ground& ground) {
               return Words{"--adapter",
                            ground.adapter(),
@@ -266,7 +267,8 @@ std::vector<Case> adapter_cases() {
       {"AdapterWithABaseWithoutPooler",
        4,
        {"1 of the 23 tensors that this model needs are missing", "'bert.pooler.dense.bias'",
-        "random numbers"},
+        "adapter does not contain them either", "random numbers",
+        "'bert.pooler.dense' in its modules_to_save"},
        [](const Ground& ground) {
          Words predict =
              ground.predict(renamed_base(ground, "\"bert.pooler.dense.bias", "\"bert.cooler.dense.bias"));
