@@ -111,8 +111,9 @@ bool is_in_module_ending(std::string_view parameter, std::string_view end) {
 }
 
 bool is_saved_in_full(std::string_view parameter, const LoraConfig& config) {
-  if (std::ranges::any_of(kHeadModules,
-                          [&](std::string_view head) { return is_in_module_ending(parameter, head); }))
+  if (config.saves_head && std::ranges::any_of(kHeadModules, [&](std::string_view head) {
+        return is_in_module_ending(parameter, head);
+      }))
     return true;
   return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
                      [&](const std::string& module) { return is_in_module_ending(parameter, module); });
@@ -515,7 +516,8 @@ bool is_saved_with_adapter(const std::string& module, const LoraConfig& config) 
 
 void exclude_saved_targets(const std::vector<WeightSpec>& specs, LoraConfig& config) {
   const auto is_named = [&](const std::string& parameter) {
-    if (std::ranges::any_of(kHeadModules, [&](std::string_view head) { return is_part_of(parameter, head); }))
+    if (config.saves_head &&
+        std::ranges::any_of(kHeadModules, [&](std::string_view head) { return is_part_of(parameter, head); }))
       return true;
     return std::any_of(config.modules_to_save.begin(), config.modules_to_save.end(),
                        [&](const std::string& module) { return is_part_of(parameter, module); });

@@ -41,6 +41,9 @@ struct LoraConfig {
   // Modules that are trained in full and saved with the adapter, in addition to the classifier. An entry selects
   // every module whose name ends with it, as in PEFT: "classifier" also means DistilBERT's "pre_classifier".
   std::vector<std::string> modules_to_save = {};
+  // True if the modules in kHeadModules are trained in full and saved, as PEFT does for the task types SEQ_CLS and TOKEN_CLS. Without a
+  // task type PEFT saves only the modules in modules_to_save, so the base model may contain the classifier.
+  bool saves_head = true;
   bool use_rslora = false;
   BaseChange base_change = BaseChange::kNone;
   BaseWeights base_weights = BaseWeights::kAsLoaded;
@@ -72,7 +75,8 @@ struct LoraTarget {
 // names a supported architecture.
 std::vector<std::string> default_lora_targets(std::string_view model_type);
 
-// The names that the head of a model may have as a module. PEFT trains the whole head and saves it with the adapter.
+// The names that the head of a model may have as a module. PEFT trains the whole head and saves it with the adapter, if the task type of
+// the adapter is SEQ_CLS or TOKEN_CLS.
 inline constexpr std::array<std::string_view, 2> kHeadModules{"classifier", "score"};
 
 // The prefix of every name in an adapter's file.
@@ -110,20 +114,29 @@ void add_lora(Graph& graph, const std::vector<LoraTarget>& targets, const LoraCo
 
 // Reads and writes adapter_config.json, PEFT's description of an adapter. Thread-safe: pure functions.
 
+// The head of the model with which an adapter was trained.
+struct AdapterHead {
+  const HeadKind* kind = nullptr;  // null if adapter_config.json does not determine the head
+  std::string entry = {};          // the entry that determines it, for messages: "task_type" is "SEQ_CLS"
+};
+
 struct AdapterConfig {
   LoraConfig lora;
   std::string base_model;  // name of the base model; "" if the file states none
   // The setting, such as "init_lora_weights mica", that makes PEFT train the adapter in a way that Plimsoll does not implement; "" if there
   // is none. Evaluating and merging do not depend on it.
   std::string trained_otherwise = {};
+  // Determined by task_type. An adapter without a task_type has the head of the class that PEFT stores in auto_mapping, if any.
+  AdapterHead head = {};
 };
 
 // Reads the text of an adapter_config.json. `where` names the file in messages. Errors: kBadData for malformed text (the message names the
-// key and both values); kUsage for adapters other than LoRA, for variants of LoRA that Plimsoll does not compute, and for an initialisation
-// that changed the base in a way that cannot be computed again.
+// key and both values); kUsage for adapters other than LoRA, for variants of LoRA and tasks that Plimsoll does not compute, and for an
+// initialisation that changed the base in a way that cannot be computed again.
 AdapterConfig parse_adapter_config(std::string_view json, std::string_view where);
 
-// Returns the text of adapter_config.json as PEFT writes it: two spaces of indent, keys sorted, one newline at the end.
+// Returns the text of adapter_config.json as PEFT writes it: two spaces of indent, keys sorted, one newline at the end. Writes no task_type
+// for an adapter that does not save its classifier, because PEFT would read one that needs it.
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
                                 const HeadKind& head = kSequenceClassificationHead);
 

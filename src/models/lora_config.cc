@@ -167,6 +167,35 @@ void read_initialisation(const Json& config, std::string_view where, AdapterConf
          "true, false, gaussian, eva, orthogonal, lora_ga, mica, pissa and olora");
 }
 
+// Reads the head of the model with which PEFT trained the adapter, which determines the task, and whether PEFT saved the whole head.
+void read_head(const Json& config, std::string_view where, AdapterConfig& adapter) {
+  if (const Json* task = present(config, "task_type")) {
+    // PEFT's models for feature extraction have no head, so the base model determines the task, as without a task type.
+    adapter.lora.saves_head = *task != "FEATURE_EXTRACTION";
+    if (!adapter.lora.saves_head) return;
+    for (const ProblemTypeRecord& record : kProblemTypes) {
+      if (record.head->peft_task_type.empty() || *task != record.head->peft_task_type) continue;
+      adapter.head = {.kind = record.head, .entry = fmt::format("\"task_type\" is {}", task->dump())};
+      return;
+    }
+    refuse(where, "task_type", *task, "SEQ_CLS, TOKEN_CLS, CAUSAL_LM, FEATURE_EXTRACTION and null");
+  }
+  adapter.lora.saves_head = false;
+  const Json* mapping = present(config, "auto_mapping");
+  const Json* model =
+      mapping != nullptr && mapping->is_object() ? present(*mapping, "base_model_class") : nullptr;
+  if (model == nullptr || !model->is_string()) return;
+  const std::string& name = model->get_ref<const std::string&>();
+  for (const ProblemTypeRecord& record : kProblemTypes) {
+    const HeadKind& head = *record.head;
+    const bool has_head =
+        name.ends_with(head.class_suffix) || (!head.old_suffix.empty() && name.ends_with(head.old_suffix));
+    if (!has_head) continue;
+    adapter.head = {.kind = &head, .entry = fmt::format("\"base_model_class\" is {}", model->dump())};
+    return;
+  }
+}
+
 // Returns the JSON form of a setting that selects modules: a string for all-linear or a regular expression, otherwise a list of names.
 Json modules_json(const std::vector<std::string>& modules) {
   const bool is_text =
@@ -200,6 +229,7 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   refuse_variants(config, where);
   AdapterConfig adapter;
   adapter.lora.source = where;
+  read_head(config, where, adapter);
   const double r = number_of(config, "r", 8, 1, where);
   if (r > kMaxRank || std::floor(r) != r) {
     throw_error(ErrorCode::kBadData,
@@ -238,10 +268,12 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
 std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type,
                                 const HeadKind& head) {
   const LoraConfig& lora = config.lora;
-  std::vector<std::string> saved(kHeadModules.begin(), kHeadModules.end());
+  std::vector<std::string> saved;
+  if (lora.saves_head) saved.assign(kHeadModules.begin(), kHeadModules.end());
   for (const std::string& module : lora.modules_to_save) {
     if (std::find(saved.begin(), saved.end(), module) == saved.end()) saved.push_back(module);
   }
+  const std::string task(lora.saves_head || head.predicts_tokens ? head.peft_task_type : "");
   std::vector<std::string> targets = lora.target_modules;
   if (targets.empty()) targets = default_lora_targets(model_type);
   // PEFT writes an integer without a fraction. Doubles are exact for all integers up to 2^53.
@@ -257,13 +289,13 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"layers_to_transform", or_null(lora.layers_to_transform, lora.layers_to_transform)},
                   {"lora_alpha", is_whole ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha)},
                   {"lora_dropout", lora.dropout},
-                  {"modules_to_save", saved},
+                  {"modules_to_save", or_null(saved, saved)},
                   {"peft_type", "LORA"},
                   {"r", lora.r},
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
                   {"target_modules", modules_json(targets)},
-                  {"task_type", or_null(std::string(head.peft_task_type), head.peft_task_type)},
+                  {"task_type", or_null(task, task)},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};
   return json.dump(2) + "\n";

@@ -118,6 +118,56 @@ TEST(AdapterConfig, WritesHugeFactorsAsTheyAre) {
   EXPECT_EQ(parse_adapter_config(adapter_config_json(huge, "bert"), "x").lora.alpha, 1e300);
 }
 
+// PEFT trains and saves the whole classifier only for the task types SEQ_CLS and TOKEN_CLS. Without a task type the file may state the
+// class of the model.
+TEST(AdapterConfig, StatesItsTask) {
+  const auto head_of_file = [](const std::string& settings) {
+    return parse_adapter_config(with(settings), "x");
+  };
+  for (const HeadKind* kind : {&kSequenceClassificationHead, &kTokenClassificationHead, &kCausalLmHead}) {
+    const std::string task(kind->peft_task_type);
+    const AdapterConfig config = head_of_file(R"("task_type": ")" + task + R"(")");
+    EXPECT_EQ(config.head.kind, kind) << task;
+    EXPECT_EQ(config.head.entry, R"("task_type" is ")" + task + R"(")");
+    EXPECT_TRUE(config.lora.saves_head);
+  }
+  const auto of_class = [&](const std::string& name) {
+    return head_of_file(R"("task_type": null, "auto_mapping": {"base_model_class": ")" + name + R"("})");
+  };
+  EXPECT_EQ(of_class("DistilBertForSequenceClassification").head.kind, &kSequenceClassificationHead);
+  EXPECT_EQ(of_class("BertForTokenClassification").head.kind, &kTokenClassificationHead);
+  EXPECT_EQ(of_class("BertForMaskedLM").head.kind, &kMaskedLmHead);
+  EXPECT_EQ(of_class("LlamaForCausalLM").head.kind, &kCausalLmHead);
+  EXPECT_EQ(of_class("GPT2LMHeadModel").head.kind, &kCausalLmHead);
+  EXPECT_EQ(of_class("BertModel").head.kind, nullptr);
+  for (const char* open : {R"("task_type": null)", R"("auto_mapping": null)", R"("auto_mapping": {})",
+                           R"("auto_mapping": 3)", R"("task_type": "FEATURE_EXTRACTION")"}) {
+    const AdapterConfig config = head_of_file(open);
+    EXPECT_EQ(config.head.kind, nullptr) << open;
+    EXPECT_FALSE(config.lora.saves_head) << open;
+  }
+  for (const char* other : {"QUESTION_ANS", "SEQ_2_SEQ_LM", "seq_cls", ""})
+    EXPECT_NE(message_of(with(R"("task_type": ")" + std::string(other) + R"(")"), ErrorCode::kUsage)
+                  .find("Plimsoll supports SEQ_CLS, TOKEN_CLS, CAUSAL_LM, FEATURE_EXTRACTION and null"),
+              std::string::npos);
+}
+
+// An adapter without its classifier must be written without a task type, because PEFT would otherwise expect the classifier in it.
+TEST(AdapterConfig, IsWrittenWithoutATaskIfItHasNoClassifier) {
+  const AdapterConfig config = parse_adapter_config(with(R"("modules_to_save": ["pooler"])"), "x");
+  const std::string written = adapter_config_json(config, "bert");
+  EXPECT_NE(written.find(R"("task_type": null)"), std::string::npos) << written;
+  EXPECT_NE(written.find("\"modules_to_save\": [\n    \"pooler\"\n  ]"), std::string::npos) << written;
+  EXPECT_FALSE(parse_adapter_config(written, "x").lora.saves_head);
+  EXPECT_FALSE(is_saved_with_adapter("classifier", config.lora));
+  EXPECT_FALSE(is_saved_with_adapter("pre_classifier", config.lora));
+  EXPECT_TRUE(is_saved_with_adapter("bert.pooler.dense", config.lora));
+  const AdapterConfig none = parse_adapter_config(with(R"("modules_to_save": null)"), "x");
+  EXPECT_NE(adapter_config_json(none, "bert").find(R"("modules_to_save": null)"), std::string::npos);
+  EXPECT_NE(adapter_config_json(none, "gpt2", kCausalLmHead).find(R"("task_type": "CAUSAL_LM")"),
+            std::string::npos);
+}
+
 // Returns the modules of bert-base-uncased that a regular expression selects, which may come from an untrusted adapter.
 std::vector<LoraTarget> targets_of(const std::string& expression) {
   const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));

@@ -651,13 +651,12 @@ bool has_labelled_ids(const std::string& path) {
 }
 
 // Decides whether a checkpoint of a masked language model is used as one, or (the usual case) becomes the base of a classifier. It remains
-// a masked language model in two cases: if the run evaluates or predicts without an adapter, or if no --task_name is given and the data is
-// running text.
-TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose,
-                                   const AdapterSource& adapter) {
+// a masked language model in two cases: if the run evaluates or predicts, or if no --task_name is given and the data is running text.
+// An existing adapter of a classifier has already changed the problem type of the configuration.
+TaskChoice choose_for_masked_model(const Arguments& arguments, RunPurpose purpose) {
   const std::string& file = is_training(purpose) ? arguments.train_file : arguments.validation_file;
   const bool is_evaluated = purpose == RunPurpose::kEvaluate || purpose == RunPurpose::kPredict;
-  if (is_evaluated && !adapter.folder) return {.problem_type = ProblemType::kMaskedLm};
+  if (is_evaluated) return {.problem_type = ProblemType::kMaskedLm};
   if (!arguments.task_name.empty() || !is_running_text(file)) return {};
   return {.problem_type = ProblemType::kMaskedLm,
           .note = fmt::format("{} is plain text and the checkpoint is a masked language model, so the run "
@@ -673,10 +672,26 @@ TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, c
   const bool is_lm = config.predicts_tokens();
   if (!arguments.problem_type.empty()) {
     const std::optional<ProblemType> asked = find_problem_type(arguments.problem_type);
+    if (asked && adapter.folder) check_adapter_head(adapter.head, adapter.folder->path(), *asked);
     const bool asks_for_lm = asked && record_of(*asked).head->predicts_tokens;
-    return {.problem_type = is_lm || asks_for_lm ? asked : config.problem_type};
+    const bool is_open = adapter.folder && !config.problem_type;
+    return {.problem_type = is_lm || asks_for_lm || is_open ? asked : config.problem_type};
   }
-  if (is_masked_language_model(config)) return choose_for_masked_model(arguments, purpose, adapter);
+  if (!arguments.task_name.empty() && adapter.folder) {
+    const bool has_tags = is_tagging_task(arguments.task_name);
+    check_adapter_head(adapter.head, adapter.folder->path(),
+                       has_tags ? ProblemType::kTokenClassification : ProblemType::kSingleLabel);
+  }
+  if (adapter.head.kind != nullptr) {
+    TaskChoice choice{.problem_type = config.problem_type};
+    if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {
+      choice.note =
+          fmt::format("{} has labels, which the run does not read, because the adapter was trained for {}",
+                      arguments.train_file, adapter.head.kind->description);
+    }
+    return choice;
+  }
+  if (is_masked_language_model(config)) return choose_for_masked_model(arguments, purpose);
   if (is_lm && !arguments.task_name.empty()) return {};
   if (is_lm && is_training(purpose) && has_labelled_rows(arguments)) {
     return {.problem_type = {},

@@ -22,11 +22,13 @@ struct TaskChoice {
   std::string note = {};
 };
 
-// Returns the problem type of language modelling if --problem_type asks for it. Otherwise the class of the checkpoint decides: a causal
+// Returns the problem type of language modelling if --problem_type asks for it. Otherwise the head for which an existing adapter was trained
+// decides, and if there is no adapter or it does not state its head, the class of the checkpoint: a causal
 // language model remains one, unless the task or the labels of the training file make it the base of a classifier. A model with a head for
 // causal language modelling that states no task is trained as a language model if the training file is plain text. A checkpoint of a masked
-// language model remains one if the data is plain text, or if the run trains nothing and has no adapter. For any other run, returns the
-// problem type of the configuration.
+// language model remains one if the data is plain text, or if the run trains nothing. For any other run, returns the problem type of the
+// configuration. Requires: with_adapter_head() was applied to the configuration if there is an adapter. Errors: kUsage if --problem_type
+// or --task_name needs another head than that of the adapter.
 TaskChoice choose_problem_type(const Arguments& arguments, RunPurpose purpose, const ModelConfig& config,
                                const AdapterSource& adapter);
 

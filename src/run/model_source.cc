@@ -160,13 +160,15 @@ ModelSource find_model(const Arguments& arguments, RunPurpose purpose, const Hub
   if (!model.base_model.empty()) read_base(arguments, purpose, adapter.folder, hub, files, model);
   if (!arguments.config_name.empty()) read_config(arguments, hub, files, model);
   override_config(arguments, model.config);
+  if (adapter.folder)
+    model.config = with_adapter_head(std::move(model.config), *adapter.folder, adapter.head);
   TaskChoice task = choose_problem_type(arguments, purpose, model.config, adapter);
   model.config.problem_type = task.problem_type;
   model.task_note = std::move(task.note);
   model.label = last_part(model.label);
-  if (adapter.folder) model.config = with_adapter_head(std::move(model.config), *adapter.folder);
   if (is_generation(purpose) && !model.config.problem_type)
     model.config.problem_type = ProblemType::kCausalLm;
+  model.adapter_head = std::move(adapter.head);
   const std::vector<WeightSpec> specs = model_weights(model.config);
   if (model.weights) unwrap_model_names(*model.weights, specs);
   model.adapter_facts.stored = std::move(adapter.lora);

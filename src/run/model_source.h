@@ -37,6 +37,7 @@ struct ModelSource {
   // folder of the weights; if not set, all weights get random initial values
   std::optional<ModelFolder> weights = {};
   std::optional<ModelFolder> adapter = {};  // folder of the existing adapter that the run begins with
+  AdapterHead adapter_head = {};            // the head for which the existing adapter was trained
   AdapterFacts adapter_facts = {};
   // adapter settings from lora_of(), for an existing or a new adapter
   std::optional<LoraConfig> lora = {};
@@ -55,6 +56,7 @@ struct AdapterSource {
   std::string base_model = {};  // The base model that a saved adapter names; "" for a model from scratch.
   std::optional<ModelFolder> folder = {};  // folder of an existing adapter
   std::optional<LoraConfig> lora = {};     // settings of an existing adapter
+  AdapterHead head = {};                   // the head for which an existing adapter was trained
 };
 
 // Returns the existing adapter, if the arguments name one, and the name of the base model. --model_name_or_path may be the folder of an
@@ -63,11 +65,13 @@ struct AdapterSource {
 AdapterSource find_adapter(const Arguments& arguments, RunPurpose purpose, const HubEnvironment& hub,
                            FileSystem& files);
 
-// Finds the weight of the head that was saved with an adapter. The pointers in the result are null if there is none.
-ModelFolder::Located find_adapter_head(const ModelFolder& adapter);
+// Returns the configuration with the problem type of the adapter's head, because the base model may be a language model. If the adapter
+// does not state its head but contains a classifier, a language model becomes a classifier. Takes the number of labels from the saved
+// classifier, unless the adapter's folder has a config.json with the labels.
+ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter, const AdapterHead& head);
 
-// If the adapter's folder has no config.json, returns the configuration with the number of labels of the adapter's head.
-ModelConfig with_adapter_head(ModelConfig config, const ModelFolder& adapter);
+// Checks that an adapter in `folder` was trained for the head of this problem type, if it states its head. Errors: kUsage.
+void check_adapter_head(const AdapterHead& head, const std::string& folder, ProblemType problem_type);
 
 // Returns the settings of the run's adapter, from lora_of(). Errors: as lora_of(), and kUsage for a new adapter in a run that trains
 // nothing.

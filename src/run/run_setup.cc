@@ -75,6 +75,9 @@ void complete_config(RunSetup& setup) {
   ModelConfig& config = setup.model.config;
   if (!setup.reads_data()) setup.data.labels = planned_labels(setup.arguments, config);
   config = with_labels(std::move(config), setup.arguments, setup.data.labels, setup.data_use);
+  if (setup.model.adapter)
+    check_adapter_head(setup.model.adapter_head, setup.model.adapter->path(),
+                       task_of(setup.data.labels.kind).problem_type);
   if (!setup.reads_data()) return;
   if (setup.data.predict && !task_of(setup.data.labels.kind).has_logits) {
     throw_error(ErrorCode::kUsage,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -77,8 +78,9 @@ class Merge {
                                      join_path(adapter_.path(), kAdapterConfigFile))) {
     const bool has_config = !adapter_.config_text().empty();
     const ModelFolder& source = has_config ? adapter_ : base_;
-    model_ = parse_model_config(source.config_text(), join_path(source.path(), kConfigFile));
-    set_labels(has_config);
+    model_ =
+        with_adapter_head(parse_model_config(source.config_text(), join_path(source.path(), kConfigFile)),
+                          adapter_, config_.head);
     specs_ = model_weights(model_);
     unwrap_model_names(base_, specs_);
     unwrap_adapter_names(adapter_, specs_, model_.model_type, config_.lora);
@@ -87,6 +89,7 @@ class Merge {
     std::vector<WeightSpec> of_base = specs_;
     std::erase_if(of_base, [](const WeightSpec& spec) { return spec.in_adapter; });
     check_stored_weights(of_base, base_, RunPurpose::kEvaluate, OtherShapes::kCount, &adapter_);
+    check_tensors_of_adapter();
   }
 
   const ModelFolder& tokenizer_folder() const {
@@ -107,17 +110,29 @@ class Merge {
   }
 
  private:
-  // The classifier of an adapter may have been trained with another number of labels than that of the base model.
-  void set_labels(bool has_config) {
-    const Located head = find_adapter_head(adapter_);
-    if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;
-    if (head.tensor->shape[0] == model_.num_labels) return;
-    model_.num_labels = head.tensor->shape[0];
-    model_.id2label.clear();
+  // Checks that the merged model contains every tensor of the adapter. Errors: kBadData for a tensor that it would lack.
+  void check_tensors_of_adapter() const {
+    std::set<const StoredTensor*> merged;
+    for (const WeightSpec& spec : specs_) {
+      if (!spec.in_adapter) continue;
+      for (const WeightPart& part : spec.parts) merged.insert(find_saved(part.disk_names).tensor);
+    }
+    for (const SafetensorsFile& file : adapter_.weight_files()) {
+      for (const StoredTensor& tensor : file.tensors()) {
+        if (!merged.contains(&tensor)) refuse_unused_tensor(adapter_, tensor.name);
+      }
+    }
   }
 
-  Located of_adapter(const std::string& name, const std::vector<int64_t>& shape) const {
-    const Located located = adapter_.find(std::string(kAdapterPrefix) + name);
+  // Finds a tensor of the adapter. The pointers in the result are null if there is none.
+  Located find_saved(std::vector<std::string> names) const {
+    for (std::string& name : names) name.insert(0, kAdapterPrefix);
+    return find_any(adapter_, names);
+  }
+
+  Located of_adapter(const std::vector<std::string>& names, const std::vector<int64_t>& shape) const {
+    const std::string& name = names.front();
+    const Located located = find_saved(names);
     if (located.tensor == nullptr) {
       throw_error(ErrorCode::kBadData, "{}: the tensor '{}{}' is missing: {} (the base is {})",
                   adapter_.path(), kAdapterPrefix, name, describe_missing_tensor(name), base_.path());
@@ -154,7 +169,7 @@ class Merge {
     const Located stored = find_any(base_, part.disk_names);
     if (spec.in_adapter) {
       ++report.num_saved;
-      const Located saved = of_adapter(name, shape);
+      const Located saved = of_adapter(part.disk_names, shape);
       const DType dtype = stored.tensor != nullptr ? type_of(stored) : usual_type();
       return made_source(name, dtype, shape, spec.transposed, [saved] { return read_all(saved); });
     }
@@ -168,8 +183,8 @@ class Merge {
     }
     ++report.num_merged;
     const int64_t r = target->r;
-    const Located a = of_adapter(target->a(), {r, target->in});
-    const Located b = of_adapter(target->b(), {target->out, r});
+    const Located a = of_adapter({target->a()}, {r, target->in});
+    const Located b = of_adapter({target->b()}, {target->out, r});
     return made_source(name, type_of(stored), shape, spec.transposed, [stored, a, b, r, lora = config_.lora] {
       return merged(read_changed_base(stored, lora), read_all(a), read_all(b), r, lora.scale());
     });

@@ -105,8 +105,16 @@ std::string describe_missing_tensor(std::string_view name) {
         "base model that it was trained on, or copy the adapter again",
         kAdapterConfigFile);
   return "this module is trained with the adapter, but the adapter was saved without it, as old versions of "
-         "PEFT did, so its values, initialised at random, are lost. Train the adapter again, or where "
+         "PEFT did, so its trained values are lost. Train the adapter again, or where "
          "it was trained save it again with this module in modules_to_save";
+}
+
+void refuse_unused_tensor(const ModelFolder& adapter, std::string_view name) {
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: the tensor '{}' belongs to no module of this model: the adapter was trained with another base "
+      "model, or has other modules than its {} says; give the base model that it was trained on",
+      adapter.path(), name, kAdapterConfigFile);
 }
 
 void load_adapter(Executor& executor, const ModelFolder& folder) {
@@ -134,13 +142,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
     throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing: {}", folder.path(),
                 report.missing.front(), describe_missing_tensor(report.missing.front()));
   }
-  if (!report.unused.empty()) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the tensor '{}' belongs to no module of this model: the adapter was trained with another base "
-        "model, or has other modules than its {} says; give the base model that it was trained on",
-        folder.path(), report.unused.front(), kAdapterConfigFile);
-  }
+  if (!report.unused.empty()) refuse_unused_tensor(folder, report.unused.front());
 }
 
 }  // namespace plimsoll

@@ -82,6 +82,9 @@ std::vector<TensorSource> weight_tensors(Executor& executor);
 // Returns the optimizer's states under their names in the plan. Valid while the executor exists.
 std::vector<TensorSource> state_tensors(Executor& executor);
 
+// Throws kBadData for a tensor of an adapter that belongs to no module of the model.
+[[noreturn]] void refuse_unused_tensor(const ModelFolder& adapter, std::string_view name);
+
 // Returns a sentence that explains why an adapter may lack a tensor of this name, and what to do.
 std::string describe_missing_tensor(std::string_view name);
 

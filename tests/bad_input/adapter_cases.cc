@@ -80,8 +80,16 @@ std::vector<Case> file_cases() {
                        "\"lora_alpha\": 8", "\"lora_alpha\": -8"),
       config_replacing("AdapterOfOtherModules", 4, {"attention.self.key.lora_A.weight", "is missing"},
                        "\"query\"", "\"key\""),
-      config_replacing("AdapterOfUnknownModules", 2, {"quary", "the nearest names are query"}, "\"query\"",
-                       "\"quary\""),
+      config_replacing(
+          "AdapterOfUnknownModules", 2,
+          {"adapter_config.json: \"target_modules\" contains quary", "the nearest names are query"},
+          "\"query\"", "\"quary\""),
+      config_replacing("AdapterThatSavesTheEmbeddingsHead", 2,
+                       {"adapter_config.json: \"modules_to_save\" contains lm_head", "merge_and_unload"},
+                       "\"modules_to_save\": [", "\"modules_to_save\": [\"lm_head\", "),
+      config_replacing("AdapterForQuestionAnswering", 2,
+                       {"adapter_config.json: \"task_type\" is \"QUESTION_ANS\"", "SEQ_CLS, TOKEN_CLS"},
+                       "\"SEQ_CLS\"", "\"QUESTION_ANS\""),
       config_replacing("AdapterInitPissa", 0, {"predict"}, "\"init_lora_weights\": true",
                        "\"init_lora_weights\": \"pissa\""),
       config_replacing("AdapterInitPissaOfRandomNumbers", 2,
@@ -154,6 +162,22 @@ std::vector<Case> adapter_cases() {
        [](const Ground& ground) {
          return ground.train(ground.data(), {"--adapter_name_or_path", ground.adapter(), "--lora_r", "4"});
        }},
+      {"AdapterForAnotherProblemType",
+       2,
+       {"trained for sequence classification (\"task_type\" is \"SEQ_CLS\" in its adapter_config.json)",
+        "this run is for token classification", "leave --problem_type and --task_name out"},
+       [](const Ground& ground) {
+         return ground.evaluate(
+             ground.model(), ground.data(),
+             {"--adapter_name_or_path", ground.adapter(), "--problem_type", "token_classification"});
+       }},
+      {"AdapterForAnotherTaskName",
+       2,
+       {"trained for sequence classification", "this run is for token classification"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(),
+                             {"--adapter_name_or_path", ground.adapter(), "--task_name", "ner"});
+       }},
       {"AdapterMicaTrainedFurther",
        2,
        {"init_lora_weights mica", "not train it further", "Merge it"},
@@ -221,6 +245,15 @@ std::vector<Case> adapter_cases() {
       merge("MergeGood", 0, {"2 adapted modules merged", "2 tensors"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.path("new/merged")};
+            }),
+      merge("MergeWithTensorsOfNoModule", 4,
+            {"attention.self.value.lora_A.weight' belongs to no module of this model"},
+            [](const Ground& ground) {
+              const std::string adapter = ground.adapter_copy();
+              std::string text = read_file(adapter + "/adapter_config.json");
+              replace_first(text, "\"exclude_modules\": null", "\"exclude_modules\": [\"value\"]");
+              ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
+              return Words{"--adapter", adapter, "--output_dir", ground.path("merged_part")};
             }),
       merge("MergeOfNoFolder", 4, {"nowhere"},
             [](const Ground& ground) {
