@@ -77,8 +77,9 @@ void TokenizerImpl::encode_pieces(size_t begin, size_t end, Offsets offsets, Scr
   Words& words = scratch.pipeline.words;
   words.text.clear();
   if (begin == end) return;
-  // The first word starts at the beginning of the original text, even if the normalizer dropped code points there.
-  words.text.begin = begin == 0 ? text.begin : text.spans[begin].begin;
+  // Like tokenizers, counts the part from the first code point that the normalizer kept. Metaspace with the scheme "first" therefore adds
+  // no mark if the normalizer removed the beginning of the text.
+  words.text.begin = text.spans[begin].begin;
   words.text.chars.assign(text.chars, begin, end - begin);
   words.text.spans.assign(text.spans.begin() + static_cast<std::ptrdiff_t>(begin),
                           text.spans.begin() + static_cast<std::ptrdiff_t>(end));

@@ -187,7 +187,7 @@ Hash128 TokenizerImpl::hash_content() const {
     number(narrow<int64_t>(value.size()));
     stream.update(value);
   };
-  word("plimsoll tokens 2");
+  word("plimsoll tokens 3");
   word(UnicodeTable::source());
   const NormalizerSpec& n = spec_.normalizer;
   for (const bool flag : {n.clean_text, n.handle_chinese_chars, n.strips_accents(), n.lowercase,
