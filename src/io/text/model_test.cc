@@ -319,6 +319,7 @@ TokenizerFiles files_of_case(const nlohmann::json& c, const nlohmann::json& toke
   }
   if (!c.at("config").is_null()) files.tokenizer_config = c.at("config").dump();
   if (!c.at("model").is_null()) files.model_config = c.at("model").dump();
+  if (c.contains("special_tokens_map")) files.special_tokens_map = c.at("special_tokens_map").dump();
   return files;
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "io/text/added_tokens.h"
 #include "io/text/byte_level.h"
 #include "io/text/tokenizer_spec.h"
 
@@ -266,12 +265,9 @@ Json precompiled_of(const Json& normalizer) {
 }
 
 // Returns the index of the unknown token in the vocabulary of a Unigram model, or 0 if the vocabulary does not contain it.
-int64_t index_of_unknown(const Json& vocab, const std::optional<JsonFields>& config) {
-  std::string unknown = "<unk>";
-  if (const Json* stated = config ? config->find("unk_token") : nullptr; stated != nullptr)
-    unknown = read_special_token(*stated, config->where(), "unk_token").token.content;
+int64_t index_of_unknown(const Json& vocab, const std::string& unk_token) {
   for (size_t i = 0; i < vocab.size(); ++i) {
-    if (vocab[i].is_array() && !vocab[i].empty() && vocab[i][0] == unknown) return static_cast<int64_t>(i);
+    if (vocab[i].is_array() && !vocab[i].empty() && vocab[i][0] == unk_token) return static_cast<int64_t>(i);
   }
   return 0;
 }
@@ -345,7 +341,7 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
 }
 
 void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& config,
-                    Json* document) {
+                    const std::string& unk_token, Json* document) {
   const BuiltPipeline built = tokenizer_class.built;
   const bool is_unigram = built == BuiltPipeline::kXlmRoberta || built == BuiltPipeline::kCamembert ||
                           built == BuiltPipeline::kT5;
@@ -393,7 +389,7 @@ void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<J
       break;
     }
     case BuiltPipeline::kGemma:
-      set_bpe(true, true, config ? config->text("unk_token").value_or("<unk>") : "<unk>", &model);
+      set_bpe(true, true, unk_token, &model);
       normalizer = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
       pre_tokenizer = {{"type", "Split"},
                        {"pattern", {{"String", " "}}},
@@ -407,7 +403,7 @@ void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<J
       const bool adds = built == BuiltPipeline::kT5 || flag_of(config, "add_prefix_space", true);
       model["unk_id"] = built == BuiltPipeline::kT5           ? 2
                         : built == BuiltPipeline::kXlmRoberta ? 3
-                                                              : index_of_unknown(model["vocab"], config);
+                                                              : index_of_unknown(model["vocab"], unk_token);
       model["byte_fallback"] = false;
       normalizer = precompiled_of(document->value("normalizer", Json()));
       pre_tokenizer = sequence("pretokenizers",

@@ -69,9 +69,10 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
                                     const std::optional<JsonFields>& model_config,
                                     const std::string& model_type, bool is_byte_level = false);
 
-// Replaces the pipeline in the document of a tokenizer.json by the one that the class builds from its own arguments. Requires:
-// the class builds a pipeline. Errors: kBadData if the model in the file has another type than the class needs.
+// Replaces the pipeline in the document of a tokenizer.json by the one that the class builds from its own arguments. `unk_token` is the
+// token with this role, from the files of the folder or, if they name none, from the class. Requires: the class builds a pipeline. Errors:
+// kBadData if the model in the file has another type than the class needs.
 void build_pipeline(const TokenizerClass& tokenizer_class, const std::optional<JsonFields>& tokenizer_config,
-                    Json* document);
+                    const std::string& unk_token, Json* document);
 
 }  // namespace plimsoll::text

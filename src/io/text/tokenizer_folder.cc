@@ -151,9 +151,9 @@ void read_added_tokens_decoder(const JsonFields& config, NamedTokens* named) {
 }
 
 // Reads added_tokens.json, which maps the text of a token to its id. A token to which another file assigns a role is special and
-// is matched in the raw text.
+// is matched in the raw text. `known` contains the added tokens of tokenizer.json, which states more about a token.
 void read_added_tokens_file(const JsonFields& file, const TokenizerClass& tokenizer_class,
-                            NamedTokens* named) {
+                            const std::vector<AddedToken>& known, NamedTokens* named) {
   std::set<std::string> special;
   for (const auto& entry : named->by_role) special.insert(entry.second.token.content);
   for (const StatedToken& token : named->extra) special.insert(token.token.content);
@@ -166,10 +166,16 @@ void read_added_tokens_file(const JsonFields& file, const TokenizerClass& tokeni
     if (!id)
       throw_error(ErrorCode::kBadData, "{} should be an id; correct the file", file.name_of(entry.key()));
     StatedToken token;
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&](const AddedToken& each) { return each.content == entry.key(); });
+    if (same != known.end()) {
+      token.token = *same;
+    } else {
+      token.token.content = entry.key();
+      token.token.special = special.contains(entry.key());
+      token.token.normalized = !token.token.special;
+    }
     token.id = checked_id(*id, file.name_of(entry.key()));
-    token.token.content = entry.key();
-    token.token.special = special.contains(entry.key());
-    token.token.normalized = !token.token.special;
     named->by_id[*token.id] = std::move(token);
   }
 }
@@ -207,6 +213,10 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
       token.token.lstrip = true;
     spec->special_tokens[role] = token.token.content;
     if (!known.contains(token.token.content)) add(token);
+    // A token with a role is special, even if tokenizer.json or added_tokens_decoder states the opposite.
+    for (AddedToken& added : spec->added_tokens) {
+      if (added.content == token.token.content) added.special = true;
+    }
   }
   for (const StatedToken& token : named.extra) {
     if (!known.contains(token.token.content)) add(token);
@@ -219,6 +229,14 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
     add(token);
   }
   resolve_added_tokens(stated, spec);
+}
+
+// Returns the unknown token, or "" if neither a file nor the tokenizer class names one.
+std::string unk_token_of(const NamedTokens& named, const TokenizerClass& tokenizer_class) {
+  if (const auto found = named.by_role.find("unk_token"); found != named.by_role.end())
+    return found->second.token.content;
+  const auto fallback = tokenizer_class.roles.find("unk_token");
+  return fallback == tokenizer_class.roles.end() ? "" : fallback->second;
 }
 
 // Returns the id in the vocabulary of the token with this role. Errors: kBadData if the vocabulary does not contain the token,
@@ -268,16 +286,19 @@ class OptionalDocument {
 
 // Parses tokenizer.json. If the tokenizer class builds its own pipeline, this pipeline replaces the one in the file.
 TokenizerSpec parse_with_class(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
-                               const std::optional<JsonFields>& config, bool* has_post_processor) {
+                               const std::optional<JsonFields>& config, const NamedTokens& named,
+                               bool* has_post_processor) {
   const std::string where = join_path(files.folder, kTokenizerJson);
   Json document = parse_tokenizer_text(*files.tokenizer_json, where);
   *has_post_processor = JsonFields(document, where, "").find("post_processor") != nullptr;
-  if (tokenizer_class.built != BuiltPipeline::kNone) build_pipeline(tokenizer_class, config, &document);
+  if (tokenizer_class.built != BuiltPipeline::kNone) {
+    build_pipeline(tokenizer_class, config, unk_token_of(named, tokenizer_class), &document);
+  }
   return parse_tokenizer_document(document, where);
 }
 
 TokenizerSpec parse_vocab_json(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
-                               const std::optional<JsonFields>& config) {
+                               const std::optional<JsonFields>& config, const NamedTokens& named) {
   const std::string where = join_path(files.folder, kVocabJson);
   if (!tokenizer_class.reads_merges()) {
     throw_error(
@@ -293,7 +314,7 @@ TokenizerSpec parse_vocab_json(const TokenizerFiles& files, const TokenizerClass
                 "{} needs merges.txt in the same folder; copy it from where the model came", where);
   }
   Json document = {{"model", {{"merges", Json::array()}}}};
-  build_pipeline(tokenizer_class, config, &document);
+  build_pipeline(tokenizer_class, config, unk_token_of(named, tokenizer_class), &document);
   TokenizerSpec spec =
       parse_tokenizer_document(document, where,
                                parse_vocab_and_merges(*files.vocab_json, where, *files.merges_txt,
@@ -406,12 +427,25 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
   if (reads_vocab_txt && tokenizer_class.name.empty()) {
     tokenizer_class = find_tokenizer_class(std::nullopt, std::nullopt, "bert");
   }
+  NamedTokens named;
+  bool has_decoder = false;
+  if (config.fields()) {
+    read_roles(*config.fields(), &named);
+    read_added_tokens_decoder(*config.fields(), &named);
+    has_decoder = config.fields()->has_key("added_tokens_decoder");
+  }
+  // special_tokens_map.json and added_tokens.json are used only if tokenizer_config.json does not contain the newer field
+  // added_tokens_decoder.
+  if (files.special_tokens_map && !has_decoder) {
+    const OptionalDocument map(files.special_tokens_map, where(kSpecialTokensMapJson));
+    read_roles(*map.fields(), &named);
+  }
   bool has_post_processor = true;
   TokenizerSpec spec;
   if (files.tokenizer_json) {
-    spec = parse_with_class(files, tokenizer_class, config.fields(), &has_post_processor);
+    spec = parse_with_class(files, tokenizer_class, config.fields(), named, &has_post_processor);
   } else if (reads_vocab_json) {
-    spec = parse_vocab_json(files, tokenizer_class, config.fields());
+    spec = parse_vocab_json(files, tokenizer_class, config.fields(), named);
     has_post_processor = false;
   } else {
     spec.source = kVocabTxt;
@@ -430,32 +464,17 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     set_normalizer(config.fields(), &spec.normalizer);
     if (spec.pipeline) spec.pipeline->normalizers.front() = make_bert_normalizer(spec.normalizer);
   }
-  NamedTokens named;
-  bool has_decoder = false;
-  if (config.fields()) {
-    read_settings(*config.fields(), &spec);
-    read_roles(*config.fields(), &named);
-    read_added_tokens_decoder(*config.fields(), &named);
-    has_decoder = config.fields()->has_key("added_tokens_decoder");
-    // If tokenizer_config.json contains the field added_tokens_decoder, a class that builds its own pipeline ignores the added
-    // tokens in tokenizer.json.
-    if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();
-  }
-  // special_tokens_map.json and added_tokens.json are used only if tokenizer_config.json does not contain the newer field
-  // added_tokens_decoder.
-  if (files.special_tokens_map && !has_decoder) {
-    const OptionalDocument map(files.special_tokens_map, where(kSpecialTokensMapJson));
-    read_roles(*map.fields(), &named);
-  }
+  if (config.fields()) read_settings(*config.fields(), &spec);
+  // If tokenizer_config.json contains the field added_tokens_decoder, a class that builds its own pipeline ignores the added
+  // tokens in tokenizer.json.
+  if (has_decoder && tokenizer_class.built != BuiltPipeline::kNone) spec.added_tokens.clear();
   if (files.added_tokens && !has_decoder) {
     const OptionalDocument added(files.added_tokens, where(kAddedTokensJson));
-    read_added_tokens_file(*added.fields(), tokenizer_class, &named);
+    read_added_tokens_file(*added.fields(), tokenizer_class, spec.added_tokens, &named);
   }
-  // If the folder contains nothing but tokenizer.json, that file lists all added tokens. Otherwise transformers also adds the special
-  // tokens that other files or the defaults of the tokenizer class name, such as a cls_token.
-  if (!tokenizer_class.roles.empty() || files.tokenizer_config || files.special_tokens_map) {
-    add_named_tokens(named, tokenizer_class, &spec);
-  }
+  // Adds the tokens that tokenizer.json does not list: transformers also adds those that other files or the defaults of the tokenizer
+  // class name, such as a cls_token.
+  add_named_tokens(named, tokenizer_class, &spec);
   if (reads_vocab_txt) finish_vocab_txt(&spec);
   if (tokenizer_class.built != BuiltPipeline::kNone) {
     // Like transformers, ignores add_bos_token and add_eos_token if the folder contains tokenizer.json.

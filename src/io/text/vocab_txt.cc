@@ -75,7 +75,9 @@ void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spe
                   spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
     }
     if (known != places.end()) {
-      settled[known->second] = token;  // if a token is added twice, its later properties are used
+      // If a token is added twice, its later properties are used, but a token that was special once remains special.
+      token.special = token.special || settled[known->second].special;
+      settled[known->second] = token;
     } else {
       places[token.content] = settled.size();
       settled.push_back(token);
