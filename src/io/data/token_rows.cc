@@ -16,6 +16,28 @@
 namespace plimsoll {
 namespace {
 
+// Returns the length of the first entry of a list, given as the JSON text from this entry to the last one. The entry may contain commas,
+// because it may itself be a list, an object or a text.
+size_t entry_length(std::string_view rest) {
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const char c = rest[i];
+    if (in_text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_text = !in_text;
+    } else if (!in_text && (c == '[' || c == '{')) {
+      ++depth;
+    } else if (!in_text && (c == ']' || c == '}')) {
+      --depth;
+    } else if (!in_text && depth == 0 && c == ',') {
+      return i;
+    }
+  }
+  return rest.size();
+}
+
 class TokenRowReader {
  public:
   TokenRowReader(const Table& table, const TokenColumns& columns) : table_(table), columns_(columns) {}
@@ -53,7 +75,8 @@ class TokenRowReader {
       const bool is_number = error == std::errc() && end == item.data() + item.size();
       if (!is_number || ((value < 0 || value > largest) && value != other)) {
         fail("entry {} of column '{}' is {}, but an integer from 0 to {}{} is expected", values.size() + 1,
-             name(column), excerpt(item), largest, other == 0 ? "" : fmt::format(", or {},", other));
+             name(column), excerpt(rest.substr(0, entry_length(rest))), largest,
+             other == 0 ? "" : fmt::format(", or {},", other));
       }
       values.push_back(value);
       rest.remove_prefix(std::min(item.size() + 1, rest.size()));

@@ -152,6 +152,14 @@ TEST(TokenRows, SayWhatIsWrongAndWhere) {
        "4: f.jsonl:2: entry 2 of column 'input_ids' is 2.5"},
       {first + R"({"input_ids": [1, [2]], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
        "4: f.jsonl:2: entry 2 of column 'input_ids' is [2]"},
+      {first + R"({"input_ids": [[2, 3], 4], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 1 of column 'input_ids' is [2,3], but an integer from 0 to 2147483647 is "
+       "expected"},
+      {first +
+           R"({"input_ids": [1, {"a": [2, 3], "b": 4}], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 2 of column 'input_ids' is {\"a\":[2,3],\"b\":4}, but"},
+      {first + R"({"input_ids": ["1,\"2", 3], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
+       "4: f.jsonl:2: entry 1 of column 'input_ids' is \"1,\\\"2\", but an integer"},
       {first + R"({"input_ids": [1, null], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
        "4: f.jsonl:2: entry 2 of column 'input_ids' is null"},
       {first + R"({"input_ids": [1, 2], "token_type_ids": [0, 300], "attention_mask": [1, 1]})",
