@@ -168,8 +168,13 @@ constexpr std::string_view kPageRules = R"(
   column, `ner_tags` (or `pos_tags`, `chunk_tags` with `--task_name pos`, `chunk`), `labels` or `tags`, or else the next column of
   lists, has one tag per word. They come from JSON, JSON Lines or CoNLL files (`.conll`, `.txt`, `.conllu`: one word and its tags
   per line, an empty line between sentences), since CSV cannot contain lists.
-- Rows of ready-made token ids have a column `input_ids` (JSON, lists) and, optionally, `token_type_ids` and `attention_mask`. They
-  are used as they are and need no tokenizer; padding is left out. Their labels are in `label` or `labels`.
+- Rows of ready-made token ids have a column `input_ids` (JSON, lists) and, optionally, `token_type_ids`, `attention_mask` and
+  `position_ids`; the first row determines which of them are read. They are used as they are and need no tokenizer. Their labels are in
+  `label` or `labels`.
+- Padding (`attention_mask` 0) of such rows is left out at both ends, and positions are counted from the first token that is not padding.
+  transformers counts padding on the left too, unless the data has `position_ids`, so models with learned positions (BERT, DistilBERT,
+  ELECTRA, GPT-2) differ there; pad on the right to get the same results. A mask of 0 between other tokens, other `position_ids`, and
+  `token_type_ids` with GPT-2 are errors. Models without embeddings of token types ignore `token_type_ids`.
 - Labels that are lists (`[1, 0, 1]`, `["a", "b"]`, as JSON, Python or NumPy writes them) are sets of classes, in CSV too.
   `--label_delimiter '#'` splits cells such as `a#b`, and is saved with the model.
 - A field that begins with a quote ends at the next one, as in pandas; text after it belongs to the field, with a warning. A quoted

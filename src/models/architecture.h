@@ -70,6 +70,8 @@ struct Architecture {
   // Writes the keys of config.json that config_keys cannot list, because they do not set exactly one field. Null if there are none.
   void (*write_config)(nlohmann::json& json, const ModelConfig& config) = nullptr;
   bool has_token_types = false;
+  // True if transformers adds the word embedding with the index of the token type to each token. Plimsoll does not compute this.
+  bool types_are_words = false;
   // True if positions start at pad_token_id + 1 and a padding token has the position pad_token_id, as in RoBERTa.
   bool positions_follow_padding = false;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
@@ -103,6 +105,9 @@ const Architecture& architecture_of(std::string_view model_type);
 // Returns the id of the padding token if the positions of tokens start after this id (Architecture::positions_follow_padding), else -1. In
 // both cases the first token of a text has the position (result + 1).
 int64_t position_padding_id(const ModelConfig& config);
+
+// Returns the number of token types that have an embedding, or 0 if the model has no embeddings of token types.
+int64_t num_token_types(const ModelConfig& config);
 
 // Returns the largest number of tokens that a text may have. The model has no positions beyond it.
 int64_t max_sequence_length(const ModelConfig& config);

@@ -44,6 +44,10 @@ int64_t position_padding_id(const ModelConfig& config) {
   return architecture_of(config.model_type).positions_follow_padding ? config.pad_token_id : -1;
 }
 
+int64_t num_token_types(const ModelConfig& config) {
+  return architecture_of(config.model_type).has_token_types ? config.type_vocab_size : 0;
+}
+
 int64_t max_sequence_length(const ModelConfig& config) {
   return config.max_position_embeddings - (position_padding_id(config) + 1);
 }

@@ -240,6 +240,19 @@ TEST(ModelConfig, RobertasPositionsStartAfterThePaddingToken) {
   EXPECT_EQ(position_padding_id(bert), -1);
 }
 
+// Models without embeddings of token types ignore them, whatever type_vocab_size is.
+TEST(ModelConfig, CountsTheTokenTypesThatHaveAnEmbedding) {
+  for (const Architecture* architecture : architectures()) {
+    ModelConfig config;
+    config.model_type = architecture->model_type;
+    config.type_vocab_size = 3;
+    EXPECT_EQ(num_token_types(config), architecture->has_token_types ? 3 : 0) << config.model_type;
+    EXPECT_FALSE(architecture->has_token_types && architecture->types_are_words) << config.model_type;
+  }
+  EXPECT_TRUE(architecture_of("bert").has_token_types);
+  EXPECT_TRUE(architecture_of("gpt2").types_are_words);
+}
+
 TEST(ModelConfig, PresetsOfRobertaAreThoseOfTheHub) {
   const struct {
     const char* name;

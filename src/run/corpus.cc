@@ -26,6 +26,7 @@
 #include "models/architecture.h"
 #include "run/device_choice.h"
 #include "run/model_source.h"
+#include "run/ready_tokens.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
 
@@ -238,6 +239,7 @@ class CorpusReading {
 
   TokenSet tokens_of(const TextSplit& part) {
     if (part.has_ids()) {
+      check_ready_columns(part, config_);
       TokenSet tokens = part.tokens(document_length());
       has_ready_labels_ = has_ready_labels_ || is_chat(tokens);
       if (is_chat(tokens) && is_masked_language_model(config_)) {
@@ -245,6 +247,13 @@ class CorpusReading {
             ErrorCode::kBadData,
             "{}: the rows have labels, but a masked language model is trained on the tokens that Plimsoll "
             "hides; remove the column 'labels'",
+            part.table().file_name());
+      }
+      if (!is_chat(tokens) && part.first_position() && !arguments_.line_by_line) {
+        throw_error(
+            ErrorCode::kBadData,
+            "{}: the rows have position_ids, but Plimsoll joins rows without labels to blocks and counts "
+            "the positions of each block; remove the column 'position_ids'",
             part.table().file_name());
       }
       return tokens;

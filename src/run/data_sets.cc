@@ -29,6 +29,7 @@
 #include "run/device_choice.h"
 #include "run/label_choice.h"
 #include "run/model_source.h"
+#include "run/ready_tokens.h"
 #include "run/run_request.h"
 #include "run/tokenizer_source.h"
 #include "tasks/task.h"
@@ -448,33 +449,12 @@ class DataReading {
     if (source_.tokenizer.tokenizer == nullptr) throw source_.tokenizer.missing.value();
   }
 
-  // Checks that the model has an embedding for every token id. Errors: kBadData, naming the first row with an id that is too large.
-  void require_known_ids(const TextSplit& split, const TokenSet& tokens) const {
-    if (tokens.max_id() < config_.vocab_size) return;
-    for (int64_t row = 0; row < split.num_rows(); ++row) {
-      for (int64_t i = 0; i < tokens.length(row); ++i) {
-        if (tokens.id(row, i) < config_.vocab_size) continue;
-        throw_error(
-            ErrorCode::kBadData,
-            "{}:{}: the data has the token id {}, but the model's vocab_size is {}; correct the row, or use "
-            "the model whose tokenizer made these ids",
-            split.table().file_name(), split.line(row), tokens.id(row, i), config_.vocab_size);
-      }
-    }
-  }
-
   // Reads token ids from the file instead of tokenizing texts.
   Dataset take_ready_tokens(const TextSplit& split, LabelUse use) {
-    const auto [type, line] = split.largest_type();
-    if (config_.type_vocab_size > 0 && type >= config_.type_vocab_size) {
-      throw_error(ErrorCode::kBadData,
-                  "{}:{}: token_type_ids has the type {}, but the model's type_vocab_size is {}; correct the "
-                  "row, or use a model with more types",
-                  split.table().file_name(), line, type, config_.type_vocab_size);
-    }
+    check_ready_columns(split, config_);
     Dataset data;
     data.tokens = split.tokens(max_seq_length(arguments_, config_));
-    require_known_ids(split, data.tokens);
+    check_ready_ids(split, data.tokens, config_);
     warn_of_truncation(split, data);
     if (split.has_label() && use == LabelUse::kRequired) data.labels = encode(split, data);
     return data;
@@ -608,7 +588,8 @@ RowRules row_rules(const Arguments& arguments, const ModelConfig& config, const 
           .max_seq_length = max_seq_length(arguments, config),
           .num_threads = num_run_threads(arguments),
           .vocab_size = config.vocab_size,
-          .type_vocab_size = config.type_vocab_size,
+          .type_vocab_size = num_token_types(config),
+          .refuses_types = architecture_of(config.model_type).types_are_words,
           .label_kind = labels.kind,
           .num_labels = labels.num_labels,
           .encoder = [encoder, &config, &tokenizer, name](RowInput input) -> const TextEncoder& {

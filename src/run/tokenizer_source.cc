@@ -144,7 +144,8 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
   const bool pair = texts == TextsPerRow::kTwo;
   const int32_t type = tokenizer.max_type_id(pair);
   // If the model has no embeddings of token types, it ignores them, so any type is accepted.
-  if (config.type_vocab_size == 0 || type < config.type_vocab_size) return;
+  const int64_t num_types = num_token_types(config);
+  if (num_types == 0 || type < num_types) return;
   throw_error(
       ErrorCode::kBadData,
       "{}: {} with the token type {}, but the model has type_vocab_size {}{}. {}use a model with a larger "
@@ -152,7 +153,7 @@ void check_token_types(const Tokenizer& tokenizer, TextsPerRow texts, const std:
       "\"attention_mask\"] in tokenizer_config.json",
       file_name,
       pair ? "each row is a pair of texts, which the tokenizer encodes" : "the tokenizer encodes a text",
-      type, config.type_vocab_size, config.type_vocab_size == 1 ? ", only the type 0" : "",
+      type, num_types, num_types == 1 ? ", only the type 0" : "",
       pair ? "Read one text per row (--text_column_names NAME), " : "To read these texts, ");
 }
 

@@ -119,12 +119,10 @@ std::vector<Case> reader_cases() {
        0,
        {"train 2 rows, 5 tokens"},
        [](const Ground& ground) {
-         return without_tokenizer(
-             ground,
-             ground.file(
-                 "ids.jsonl",
-                 "{\"input_ids\": [2, 5, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"token_type_ids\": "
-                 "[0, 0], \"label\": 1}\n"));
+         return without_tokenizer(ground, ground.file("ids.jsonl",
+                                                      "{\"input_ids\": [2, 5, 3], \"token_type_ids\": [0, 0, "
+                                                      "0], \"label\": 0}\n{\"input_ids\": [2, "
+                                                      "3], \"token_type_ids\": [0, 0], \"label\": 1}\n"));
        }},
       {"TextsWithoutATokenizer",
        4,
@@ -167,6 +165,21 @@ std::vector<Case> reader_cases() {
            "{\"input_ids\": [2, 3], \"token_type_ids\": [0, 0], \"label\": 0}\n{\"input_ids\": [2, 3], "
            "\"token_type_ids\": "
            "[0, 9], \"label\": 1}\n"),
+      data("IdsWithTypesInALaterRow", 4,
+           {"late.jsonl:2: the row has 'token_type_ids', but the first row does not"}, "late.jsonl",
+           "{\"input_ids\": [2, 3], \"label\": 0}\n{\"input_ids\": [2, 3], \"token_type_ids\": [0, 1], "
+           "\"label\": "
+           "1}\n"),
+      data("IdsWithAHoleInTheMask", 4,
+           {"hole.jsonl:1: entry 2 of column 'attention_mask' is 0 between tokens with 1"}, "hole.jsonl",
+           "{\"input_ids\": [2, 5, 3], \"attention_mask\": [1, 0, 1], \"label\": 0}\n"),
+      data("IdsWithOtherPositions", 4,
+           {"back.jsonl:1: entry 2 of column 'position_ids' is 1, but 3 is expected"}, "back.jsonl",
+           "{\"input_ids\": [2, 5, 3], \"position_ids\": [2, 1, 0], \"label\": 0}\n"),
+      data("IdsWithPositionsOfAnotherModel", 4,
+           {"shifted.jsonl: the positions in the column 'position_ids' begin at 2",
+            "positions of this model from 0"},
+           "shifted.jsonl", "{\"input_ids\": [2, 5, 3], \"position_ids\": [2, 3, 4], \"label\": 0}\n"),
       data("IdsWithALabelPerToken", 4,
            {"per_token.jsonl:1: the column 'labels' has one label per token of 'input_ids'"},
            "per_token.jsonl", "{\"input_ids\": [2, 5, 3], \"labels\": [0, 1, 0]}\n"),

@@ -382,6 +382,7 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
   if (named || choice.has_ids) {
     if (!choice.has_ids) return choice;
     choice.first = "input_ids";
+    choice.may_have_token_labels = true;
     const int64_t labels = table.find_column("labels");
     choice.has_token_labels = labels >= 0 && table.kind(0, labels) == CellKind::kList;
     if (choice.has_token_labels) choice.label = "labels";
@@ -407,6 +408,12 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
         table.file_name(), choice.first);
   }
   return choice;
+}
+
+std::vector<std::string> token_id_columns(const ColumnChoice& columns) {
+  std::vector<std::string> names = {columns.first, "token_type_ids", "attention_mask", "position_ids"};
+  if (columns.may_have_token_labels) names.emplace_back("labels");
+  return names;
 }
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {

@@ -53,11 +53,16 @@ struct ColumnChoice {
   bool has_ids = false;    // true if `first` contains lists of token ids (input_ids)
   // for a language model: true if `label` contains lists with a label per token id
   bool has_token_labels = false;
+  // for a language model: true if `first` contains lists of token ids, so that lists in a column "labels" would be labels of tokens
+  bool may_have_token_labels = false;
   // The form of the conversations, if the table contains any. They are in the column `first`; the answers are in `second` unless it is
   // empty.
   ChatColumns chat = ChatColumns::kNone;
   std::string note = {};  // a note for the user about how the columns were selected; empty if it is obvious
 };
+
+// Returns the names of all columns that belong to rows of token ids: input_ids and the columns that describe the ids.
+std::vector<std::string> token_id_columns(const ColumnChoice& columns);
 
 // Selects the columns. Errors: kBadData if a named column does not exist, if no column can be a text, and if more columns can be texts
 // than are needed (the message lists them); kUsage for more than two text columns or a text column that is also the label; kBadData if

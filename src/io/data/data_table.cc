@@ -1,5 +1,6 @@
 #include "io/data/data_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -58,6 +59,12 @@ int64_t Table::find_column(std::string_view name) const {
     }
   }
   return -1;
+}
+
+void Table::add_late_column(std::string_view name, int64_t line) {
+  const bool is_known = std::any_of(late_columns_.begin(), late_columns_.end(),
+                                    [&](const LateColumn& column) { return column.name == name; });
+  if (!is_known && late_columns_.size() < kMaxLateColumns) late_columns_.push_back({std::string(name), line});
 }
 
 std::string Table::column_list() const {

@@ -73,6 +73,16 @@ class Table {
   // The size in bytes of the decompressed text if the file was compressed; otherwise 0.
   int64_t text_bytes() const { return text_bytes_; }
   void set_text_bytes(int64_t bytes) { text_bytes_ = bytes; }
+  // The names of cells that occur only in later rows (JSON), each with the line of the first row that contains it. The table has no column
+  // for them, because the first row determines the columns. Cells that are null or empty do not count. At most kMaxLateColumns are
+  // remembered.
+  struct LateColumn {
+    std::string name;
+    int64_t line = 0;
+  };
+  static constexpr size_t kMaxLateColumns = 64;
+  const std::vector<LateColumn>& late_columns() const { return late_columns_; }
+  void add_late_column(std::string_view name, int64_t line);
   // Warnings for the user about suspicious parts of the file, as complete sentences with file and line.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void add_warning(std::string warning) { warnings_.push_back(std::move(warning)); }
@@ -100,6 +110,7 @@ class Table {
   std::vector<int64_t> lines_;
   std::vector<CellKind> kinds_;
   std::vector<std::string> warnings_;
+  std::vector<LateColumn> late_columns_;
   int64_t text_bytes_ = 0;
   char delimiter_ = 0;
   bool is_typed_ = false;

@@ -39,10 +39,9 @@ ColumnChoice choose_columns_of_documents(const Table& table, const DocumentOptio
 
 // Returns the names of the columns that have to be read for this choice of columns.
 std::vector<std::string> columns_read(const ColumnChoice& columns) {
+  if (columns.has_ids) return token_id_columns(columns);
   std::vector<std::string> names{columns.first};
   if (columns.second) names.push_back(*columns.second);
-  if (columns.has_ids) names.insert(names.end(), {"token_type_ids", "attention_mask"});
-  if (columns.has_token_labels) names.push_back(columns.label);
   if (columns.chat != ChatColumns::kNone) names.insert(names.end(), {"tools", "chat_template_kwargs"});
   return names;
 }
@@ -86,17 +85,17 @@ class LineParts {
     text_.clear();
     line_ += num_lines;
     Table table =
-        is_jsonl_ ? read_jsonl(part, known_columns()) : read_lines(std::move(part), options_.line_breaks);
+        is_jsonl_ ? read_jsonl(part, known_columns_) : read_lines(std::move(part), options_.line_breaks);
     part = {};
     table.set_text_bytes(text_bytes);
-    if (!columns_) columns_ = choose_columns_of_documents(table, options_);
+    if (!columns_) {
+      columns_ = choose_columns_of_documents(table, options_);
+      known_columns_ = columns_read(*columns_);
+      // Rows of token ids have the same columns in the whole file, so a column that the first row lacks must not be added to later parts.
+      if (columns_->has_ids)
+        std::erase_if(known_columns_, [&](const std::string& name) { return table.find_column(name) < 0; });
+    }
     visit_(TextSplit(std::move(table), *columns_));
-  }
-
-  // Returns the columns that were selected in the first part of the file; empty before that. They are passed to the reader of each later
-  // part, because a column may be missing in the first row of that part.
-  std::vector<std::string> known_columns() const {
-    return columns_ ? columns_read(*columns_) : std::vector<std::string>{};
   }
 
   const std::string name_;
@@ -106,6 +105,9 @@ class LineParts {
   std::string text_;
   int64_t line_ = 1;  // the number of the line at which text_ begins
   std::optional<ColumnChoice> columns_;
+  // The columns that were selected in the first part of the file; empty before that. They are passed to the reader of each later part,
+  // because a column may be missing in the first row of that part.
+  std::vector<std::string> known_columns_;
 };
 
 ColumnChoice read_by_lines(const fs::path& path, bool is_jsonl, const DocumentOptions& options,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -42,6 +43,33 @@ TEST_F(Documents, OfATextAreItsLines) {
             (Texts{"1:one", "2:", "3:two", "4:three", "5:four"}));
   EXPECT_EQ(read(file("b.txt", "\xEF\xBB\xBFone\n")), (Texts{"1:one\n"}));
   EXPECT_EQ(read(file("c.TXT", "\n\n")), (Texts{"1:\n", "2:\n"}));
+}
+
+// A part of a file of token ids has the columns of the first row of the file. The columns that this row lacks must not be expected in later
+// parts, and a later part that has one of them is an error as within one part.
+TEST_F(Documents, OfTokenIdsHaveTheColumnsOfTheFirstRow) {
+  std::string rows;
+  while (rows.size() < size_t{3} << 20) rows += "{\"input_ids\": [5, 6, 7, 8]}\n";
+  const auto count = [&](const std::string& path) {
+    int64_t num_rows = 0;
+    num_parts_ = 0;
+    read_documents(path, {.part_bytes = 1000}, [&](const TextSplit& part) {
+      ++num_parts_;
+      num_rows += part.num_rows();
+    });
+    return num_rows;
+  };
+  EXPECT_EQ(count(file("ids.jsonl", rows)), std::ranges::count(rows, '\n'));
+  EXPECT_GT(num_parts_, 1);
+  for (const std::string name : {"token_type_ids", "attention_mask", "position_ids", "labels"}) {
+    const std::string late = rows + "{\"input_ids\": [5], \"" + name + "\": [1]}\n";
+    const std::string path = file(name + ".jsonl", late);
+    const std::string error = error_of([&] { count(path); });
+    EXPECT_NE(error.find(fmt::format(":{}: the row has '{}', but the first row",
+                                     std::ranges::count(late, '\n'), name)),
+              std::string::npos)
+        << error;
+  }
 }
 
 TEST_F(Documents, ComeInPartsThatDivideNoLine) {

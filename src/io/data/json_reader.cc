@@ -176,6 +176,13 @@ void RowParser::add_value(simdjson::dom::element value) {
   }
 }
 
+// Returns true for null, [], {} and "".
+bool is_empty(simdjson::dom::element value) {
+  return value.is_null() || (value.is_array() && value.get_array().size() == 0) ||
+         (value.is_object() && value.get_object().size() == 0) ||
+         (value.is_string() && std::string_view(value).empty());
+}
+
 void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
   std::fill(row_.begin(), row_.end(), Value());
   size_t guess = 0;
@@ -186,6 +193,7 @@ void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
     const size_t column = find_column(field.key, guess);
     guess = column + 1;
     if (column == row_.size()) {
+      if (!is_empty(field.value)) table_->add_late_column(field.key, line);
       continue;
     }
     row_[column].is_repeated = row_[column].element.has_value();

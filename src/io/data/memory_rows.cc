@@ -155,6 +155,12 @@ class Building {
       fail(index, "it has {}, but {} in token_types", counted(of.ids.size(), "id"),
            counted(of.token_types.size(), "value"));
     }
+    if (rules_.refuses_types && !of.token_types.empty()) {
+      fail(index,
+           "it has token_types, whose word embeddings transformers adds to those of the tokens in this "
+           "model, but "
+           "Plimsoll does not compute this; remove them");
+    }
     constexpr int64_t kMostTypes = 256;
     const int64_t num_types =
         rules_.type_vocab_size > 0 ? std::min(rules_.type_vocab_size, kMostTypes) : kMostTypes;

@@ -29,6 +29,8 @@ struct RowRules {
   LongIds long_ids = LongIds::kCut;
   int64_t vocab_size = 0;
   int64_t type_vocab_size = 0;  // number of token types; 0 if the model ignores token types
+  bool refuses_types =
+      false;  // true if transformers computes something from token types that Plimsoll does not
   LabelKind label_kind = LabelKind::kClass;
   int64_t num_labels = 0;
   std::optional<int32_t> end_token = {};     // id that is appended to the tokens of each text

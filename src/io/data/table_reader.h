@@ -63,7 +63,7 @@ std::string missing_header_advice(std::string_view value, int64_t num_columns);
 //
 // JSON: an array of objects, or an object whose "data" is such an array. JSONL: one object per line; empty lines are skipped. The columns
 // are the keys of the first object in its order. A later object may omit keys (kNull) or have another order. A key that the first object
-// does not have is ignored.
+// does not have is not read, but recorded (Table::late_columns).
 //
 // Each row is parsed separately (simdjson), so the memory in addition to the table is the file and one row,
 // and every error has a line. Values may be nested at most kMaxRowDepth deep.

@@ -23,6 +23,18 @@ int64_t expect_column(const Table& table, const ColumnChoice& columns, const std
   return found;
 }
 
+// Throws an error if a later row has one of the columns `names` but the first row does not: the column would not be read.
+void refuse_late_columns(const Table& table, const std::vector<std::string>& names) {
+  for (const Table::LateColumn& late : table.late_columns()) {
+    if (std::ranges::find(names, late.name) == names.end()) continue;
+    throw_at_line(
+        table.file_name(), late.line,
+        "the row has '{}', but the first row does not have it, and the first row determines the columns; "
+        "write '{}' in every row, or in none",
+        late.name, late.name);
+  }
+}
+
 }  // namespace
 
 TextSplit TextSplit::with_columns(Table table, const ColumnChoice& columns) {
@@ -83,10 +95,12 @@ TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
   rows_.resize(index(table_.num_rows()));
   std::iota(rows_.begin(), rows_.end(), 0);
   if (columns.has_ids) {
+    refuse_late_columns(table_, token_id_columns(columns));
     ids_ = read_token_rows(table_,
                            {.ids = first_,
                             .types = table_.find_column("token_type_ids"),
                             .mask = table_.find_column("attention_mask"),
+                            .positions = table_.find_column("position_ids"),
                             .labels = columns.has_token_labels ? table_.find_column(columns.label) : -1});
     has_ids_ = true;
     return;

@@ -50,6 +50,10 @@ class TextSplit {
   bool has_ids() const { return has_ids_; }
   // Returns the ids of all rows; a row with more than max_length ids is truncated. Requires: has_ids().
   TokenSet tokens(int64_t max_length) const { return take_tokens(ids_, rows_, max_length); }
+  // Returns true if the file has a column of token types, even if all types are 0. Requires: has_ids().
+  bool states_types() const { return ids_.states_types; }
+  // Returns the position of the first token of every row, if the file states positions. Requires: has_ids().
+  std::optional<int64_t> first_position() const { return ids_.first_position; }
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
 

@@ -44,6 +44,7 @@ class TokenRowReader {
 
   TokenRows read() && {
     if (columns_.labels >= 0) result_.type_use = TypeUse::kTrained;
+    result_.states_types = columns_.types >= 0;
     for (row_ = 0; row_ < table_.num_rows(); ++row_) read_row();
     return std::move(result_);
   }
@@ -107,6 +108,37 @@ class TokenRowReader {
         i + 1, name(columns_.labels), labels_[i], name(columns_.ids), ids_[i], kNoLabel);
   }
 
+  // Checks that padding is only at the ends of the row: Plimsoll removes it, but cannot hide a token between others.
+  void require_padding_at_ends() const {
+    const auto first = std::ranges::find(mask_, 1);
+    const auto last = std::find(mask_.rbegin(), mask_.rend(), 1).base();
+    const auto hole = first < last ? std::find(first, last, 0) : last;
+    if (hole == last) return;
+    fail(
+        "entry {} of column '{}' is 0 between tokens with 1, but Plimsoll leaves out padding only at the two "
+        "ends of a row; write 1, or remove the token from all lists of the row",
+        hole - mask_.begin() + 1, name(columns_.mask));
+  }
+
+  // Checks that the positions of the tokens, without padding, follow one by one, and begin at the same number in every row.
+  void check_positions() {
+    const std::string& column = name(columns_.positions);
+    std::optional<int64_t> expected = result_.first_position;
+    const bool is_first = !expected.has_value();
+    for (size_t i = 0; i < positions_.size(); ++i) {
+      if (columns_.mask >= 0 && mask_[i] == 0) continue;
+      if (!expected) expected = result_.first_position = positions_[i];
+      if (positions_[i] != *expected) {
+        fail(
+            "entry {} of column '{}' is {}, but {} is expected{}: Plimsoll counts the tokens of a row one by "
+            "one, without padding; remove the column to use these positions",
+            i + 1, column, positions_[i], *expected,
+            !is_first && *expected == *result_.first_position ? ", as in the first row" : "");
+      }
+      ++*expected;
+    }
+  }
+
   void read_row() {
     read_list(columns_.ids, std::numeric_limits<int32_t>::max(), ids_);
     if (columns_.types >= 0) {
@@ -116,6 +148,12 @@ class TokenRowReader {
     if (columns_.mask >= 0) {
       read_list(columns_.mask, 1, mask_);
       require_length(columns_.mask, mask_.size());
+      require_padding_at_ends();
+    }
+    if (columns_.positions >= 0) {
+      read_list(columns_.positions, std::numeric_limits<int32_t>::max(), positions_);
+      require_length(columns_.positions, positions_.size());
+      check_positions();
     }
     if (columns_.labels >= 0) {
       read_list(columns_.labels, std::numeric_limits<int32_t>::max(), labels_, kNoLabel);
@@ -141,6 +179,7 @@ class TokenRowReader {
   std::vector<int64_t> ids_;  // the token ids of the current row; the lists below belong to the same row
   std::vector<int64_t> types_;
   std::vector<int64_t> mask_;
+  std::vector<int64_t> positions_;
   std::vector<int64_t> labels_;
   TokenRows result_;
 };

@@ -7,6 +7,7 @@
 
 #include "io/data/data_columns.h"
 #include "io/data/labels.h"
+#include "io/data/memory_rows.h"
 #include "io/data/table_reader.h"
 #include "io/data/testing/letter_encoder.h"
 #include "io/data/text_split.h"
@@ -61,6 +62,57 @@ TEST(TokenRows, HaveTypesAndNoPadding) {
   EXPECT_EQ(split.largest_type().first, 0);
 }
 
+// Positions are accepted if they are those that Plimsoll counts. The positions of padding may be any number.
+TEST(TokenRows, HavePositionsThatFollowOneByOne) {
+  const TextSplit bert = ids_of(
+      "{\"input_ids\": [0, 0, 101, 7, 102], \"position_ids\": [1, 1, 0, 1, 2], \"attention_mask\": [0, 0, 1, "
+      "1, 1]}\n"
+      "{\"input_ids\": [101, 102, 0], \"position_ids\": [0, 1, 9], \"attention_mask\": [1, 1, 0]}\n");
+  EXPECT_EQ(bert.first_position(), 0);
+  EXPECT_EQ(row_ids(bert.tokens(128), 0), (std::vector<int32_t>{101, 7, 102}));
+  EXPECT_EQ(ids_of("{\"input_ids\": [0, 5, 2], \"position_ids\": [2, 3, 4]}\n").first_position(), 2);
+  EXPECT_EQ(ids_of("{\"input_ids\": [0, 5, 2]}\n").first_position(), std::nullopt);
+}
+
+// Rows that a program passes in memory follow the same rule as files: types are an error if transformers computes something from them that
+// Plimsoll does not.
+TEST(TokenRows, InMemoryRefuseTypesThatAreNotComputed) {
+  RowRules rules{.name = "train",
+                 .max_seq_length = 8,
+                 .vocab_size = 10,
+                 .label_use = LabelUse::kOptional,
+                 .encoder = {}};
+  const std::vector<DataRow> rows = {{.ids = {5, 2}}, {.ids = {5, 2}, .token_types = {0, 0}}};
+  EXPECT_EQ(make_dataset(rows, rules).num_rows(), 2);
+  rules.refuses_types = true;
+  const std::string error = error_of([&] { make_dataset(rows, rules); });
+  EXPECT_NE(error.find("row 1 (from 0) of the train rows: it has token_types, whose word embeddings"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(make_dataset({rows[0]}, rules).num_rows(), 1);
+}
+
+TEST(TokenRows, SayIfTheFileStatesTypes) {
+  EXPECT_TRUE(ids_of("{\"input_ids\": [5, 2], \"token_type_ids\": [0, 0]}\n").states_types());
+  EXPECT_FALSE(ids_of("{\"input_ids\": [5, 2]}\n").states_types());
+}
+
+// The first row determines the columns. A column that describes the ids and occurs only in a later row is an error, because it would not be
+// read; other columns are not needed and may occur in any row. Empty values count as absent.
+TEST(TokenRows, RefuseAColumnThatTheFirstRowLacks) {
+  for (const std::string name : {"token_type_ids", "attention_mask", "position_ids"}) {
+    const std::string first = "{\"input_ids\": [5, 2]}\n{\"input_ids\": [5, 3]}\n";
+    const std::string error =
+        error_of([&] { ids_of(first + "{\"input_ids\": [5, 4], \"" + name + "\": [0, 1]}\n"); });
+    EXPECT_TRUE(
+        error.starts_with("4: f.jsonl:3: the row has '" + name + "', but the first row does not have it"))
+        << error;
+    EXPECT_EQ(ids_of(first + "{\"input_ids\": [5, 4], \"" + name + "\": null}\n").num_rows(), 3);
+    EXPECT_EQ(ids_of(first + "{\"input_ids\": [5, 4], \"" + name + "\": []}\n").num_rows(), 3);
+  }
+  EXPECT_EQ(ids_of("{\"input_ids\": [5]}\n{\"input_ids\": [5], \"source\": \"x\"}\n").num_rows(), 2);
+}
+
 TEST(TokenRows, KeepTheirLastIdWhenTheyAreCut) {
   const TokenSet tokens =
       ids_of("{\"input_ids\": [101, 7, 8, 9, 102]}\n{\"input_ids\": [101, 102]}\n").tokens(3);
@@ -101,6 +153,13 @@ TEST(TokenRows, HaveLabelsOfALanguageModel) {
   EXPECT_EQ(documents_of("{\"input_ids\": [5, 6], \"labels\": 1}\n").tokens(128).type_use(),
             TypeUse::kSegments)
       << "one label of the row is that of a classifier";
+}
+
+TEST(TokenRows, RefuseLabelsOfALanguageModelThatTheFirstRowLacks) {
+  const std::string error =
+      error_of([] { documents_of("{\"input_ids\": [5]}\n{\"input_ids\": [5], \"labels\": [5]}\n"); });
+  EXPECT_TRUE(error.starts_with("4: f.jsonl:2: the row has 'labels', but the first row does not have it"))
+      << error;
 }
 
 TEST(TokenRows, SayWhichLabelIsWrong) {
@@ -160,6 +219,21 @@ TEST(TokenRows, SayWhatIsWrongAndWhere) {
        "4: f.jsonl:2: entry 2 of column 'input_ids' is {\"a\":[2,3],\"b\":4}, but"},
       {first + R"({"input_ids": ["1,\"2", 3], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
        "4: f.jsonl:2: entry 1 of column 'input_ids' is \"1,\\\"2\", but an integer"},
+      {first +
+           R"({"input_ids": [1, 2, 3, 4], "token_type_ids": [0, 0, 0, 0], "attention_mask": [0, 1, 0, 1]})",
+       "4: f.jsonl:2: entry 3 of column 'attention_mask' is 0 between tokens with 1, but Plimsoll leaves out "
+       "padding only at the two ends of a row"},
+      {R"({"input_ids": [1, 2, 3], "position_ids": [2, 1, 0]})",
+       "4: f.jsonl:1: entry 2 of column 'position_ids' is 1, but 3 is expected: Plimsoll counts the tokens"},
+      {R"({"input_ids": [1, 2, 3], "position_ids": [0, 1, 2], "attention_mask": [0, 1, 1]})"
+       "\n"
+       R"({"input_ids": [1, 2, 3], "position_ids": [0, 1, 2], "attention_mask": [0, 1, 1]})"
+       "\n"
+       R"({"input_ids": [1, 2, 3], "position_ids": [0, 0, 1], "attention_mask": [0, 1, 1]})",
+       "4: f.jsonl:3: entry 2 of column 'position_ids' is 0, but 1 is expected, as in the first row: "
+       "Plimsoll"},
+      {R"({"input_ids": [1, 2], "position_ids": [0]})",
+       "4: f.jsonl:1: the row has 2 ids in 'input_ids', but 1 value in 'position_ids'"},
       {first + R"({"input_ids": [1, null], "token_type_ids": [0, 0], "attention_mask": [1, 1]})",
        "4: f.jsonl:2: entry 2 of column 'input_ids' is null"},
       {first + R"({"input_ids": [1, 2], "token_type_ids": [0, 300], "attention_mask": [1, 1]})",

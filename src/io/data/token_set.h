@@ -143,8 +143,8 @@ class TokenJoiner {
 };
 
 // Rows of a data file that contain token ids instead of text, with the columns that Hugging Face's tokenizers return: the columns
-// input_ids and, optionally, token_type_ids and attention_mask, and `labels` for a language model. No tokenizer is needed. Thread-safe
-// after construction; owns its memory.
+// input_ids and, optionally, token_type_ids, attention_mask and position_ids, and `labels` for a language model. No tokenizer is needed.
+// Thread-safe after construction; owns its memory.
 //
 // Memory: 4 bytes per token, 1 more if there are token types, 8 per row.
 
@@ -155,6 +155,9 @@ struct TokenRows {
   std::vector<uint8_t> types;
   std::vector<int64_t> offsets = {0};  // row r consists of the ids from offsets[r] to offsets[r + 1]
   TypeUse type_use = TypeUse::kSegments;
+  bool states_types = false;  // true if the file has the column token_type_ids, even if all types are 0
+  // The position of the first token of every row, if the file has the column position_ids. The positions of later tokens follow one by one.
+  std::optional<int64_t> first_position = {};
 
   int64_t held_bytes() const;
 };
@@ -164,12 +167,15 @@ struct TokenColumns {
   int64_t ids = -1;
   int64_t types = -1;
   int64_t mask = -1;
+  int64_t positions = -1;
   int64_t labels = -1;
 };
-// Reads the columns of a table. Padding (attention_mask 0) is left out. A label must be the id of the same token, or kNoLabel if the
-// token is not trained, as for the causal language models of transformers, which predict the label of a token from the tokens before it.
-// Errors: kBadData with file:line for a cell that is not a list of integers, an id below 0 or beyond 31 bits, a type beyond 8 bits, a
-// type other than 0 in a row with labels, a mask other than 0 and 1, another label, lists of different lengths, and a row without tokens.
+// Reads the columns of a table. Padding (attention_mask 0) at both ends of a row is left out, so the positions of a row begin at its first
+// token that is not padding. A label must be the id of the same token, or kNoLabel if the token is not trained, as for the causal language
+// models of transformers, which predict the label of a token from the tokens before it. Errors: kBadData with file:line for a cell that is
+// not a list of integers, an id below 0 or beyond 31 bits, a type beyond 8 bits, a type other than 0 in a row with labels, a mask other
+// than 0 and 1, a mask of 0 between tokens with 1, positions of tokens that do not follow one by one or do not begin at the same number in
+// every row, another label, lists of different lengths, and a row without tokens.
 TokenRows read_token_rows(const Table& table, const TokenColumns& columns);
 
 // Returns the tokens of some rows. A row with more than max_length tokens is truncated: its last id, which ends the sequence, is kept,

@@ -164,6 +164,7 @@ const Architecture& gpt2_architecture() {
                                    .refuse_variants = refuse_variants,
                                    .complete = complete,
                                    .write_config = write_config,
+                                   .types_are_words = true,
                                    .add_encoder_weights = add_encoder_weights,
                                    .build_encoder = build_encoder,
                                    .heads = kHeads,
