@@ -42,14 +42,14 @@ std::vector<Case> spelling_cases() {
       model("NameWithAMissingLetter", {"did you mean 'roberta-base'"}, "roberta-bse"),
       model("NameShortDistilbert", {"did you mean 'distilbert-base-uncased'"}, "distilbert"),
       model("NameOfGptNeo",
-            {"GPT model",
+            {"the architecture is GPT;",
              "this version trains bert, camembert, distilbert, electra, gpt2, llama, mistral, modernbert, "
              "qwen2, "
              "qwen3, roberta, xlm-roberta"},
             "EleutherAI/gpt-neo-125m"),
-      model("NameOfXlmRobertaXl", {"XLM-RoBERTa-XL model", "this version trains"}, "facebook/xlm-roberta-xl"),
-      model("NameOfT5", {"T5 model", "this version trains"}, "t5-small"),
-      words("NameOfDebertaForAPlan", 2, {"DeBERTa model", "this version trains"},
+      model("NameOfXlmRobertaXl", {"the architecture is XLM-RoBERTa-XL;", "this version trains"}, "facebook/xlm-roberta-xl"),
+      model("NameOfT5", {"the architecture is T5;", "this version trains"}, "t5-small"),
+      words("NameOfDebertaForAPlan", 2, {"the architecture is DeBERTa;", "this version trains"},
             {"plan", "--config_name", "microsoft/deberta-v3-base"}),
       words("CardOfNoMemory", 2, {"--device v100", "did you mean 'v100-16gb'"},
             {"plan", "--config_name", "bert-base-uncased", "--device", "v100"}),
