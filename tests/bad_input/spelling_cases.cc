@@ -47,7 +47,8 @@ std::vector<Case> spelling_cases() {
              "qwen2, "
              "qwen3, roberta, xlm-roberta"},
             "EleutherAI/gpt-neo-125m"),
-      model("NameOfXlmRobertaXl", {"the architecture is XLM-RoBERTa-XL;", "this version trains"}, "facebook/xlm-roberta-xl"),
+      model("NameOfXlmRobertaXl", {"the architecture is XLM-RoBERTa-XL;", "this version trains"},
+            "facebook/xlm-roberta-xl"),
       model("NameOfT5", {"the architecture is T5;", "this version trains"}, "t5-small"),
       words("NameOfDebertaForAPlan", 2, {"the architecture is DeBERTa;", "this version trains"},
             {"plan", "--config_name", "microsoft/deberta-v3-base"}),
