@@ -103,6 +103,32 @@ TEST(RandomPrompts, TheBytesThatDecodingReadsAreThoseOfTheFormulas) {
   }
 }
 
+// The times that a plan predicts for an H200 must be near those that were measured there with bf16 and prompts of 64 tokens
+// (bench/results/h200-2026-11-30.md): milliseconds per run of the model for one new token per text, with the selection of tokens.
+TEST(RandomPrompts, PlansPredictTheTimesOfAnH200) {
+  struct Case {
+    const char* model;
+    int64_t prompts, beams, new_tokens;
+    double measured_ms;
+  };
+  for (const Case& item : {Case{"gpt2", 8, 4, 128, 0.389}, Case{"gpt2", 1, 1, 256, 0.306},
+                           Case{"meta-llama/Llama-3.2-1B", 1, 1, 256, 0.969},
+                           Case{"meta-llama/Llama-3.2-1B", 8, 1, 256, 1.073}}) {
+    Arguments arguments;
+    arguments.config_name = item.model;
+    arguments.dataset_name = "dummy";
+    arguments.dummy_num_samples = arguments.per_device_eval_batch_size = item.prompts;
+    arguments.dummy_seq_length = 64;
+    arguments.max_new_tokens = item.new_tokens;
+    arguments.num_beams = item.beams;
+    arguments.bf16_full_eval = true;
+    arguments.device = "h200";
+    const auto plan = nlohmann::json::parse(plan_generation(arguments).json);
+    const double planned = plan.at("generation").at("estimate").at("decode_run_ms").get<double>();
+    EXPECT_NEAR(planned / item.measured_ms, 1.0, 0.1) << item.model << " with " << item.prompts << " prompts";
+  }
+}
+
 TEST(RandomPrompts, SeedsDetermineWeightsAndPrompts) {
   const auto tokens_of = [](int64_t seed) {
     Arguments arguments = random_run("llama_lm", 2, 6, 12);

@@ -58,13 +58,14 @@ GenerationEstimate generation_estimate(const Plan& plan) {
     const OpSchema& schema = schema_of(op);
     const Cost cost = op.def == &paged_attention_op() ? paged_attention_cost(view, one_token, length)
                                                       : schema.cost(view, one_token);
-    estimate.decode_run_ms += estimated_ms(schema, view, cost, one_token, request);
+    estimate.decode_run_ms += estimated_decode_ms(schema, view, cost, one_token, request);
     for (const ValueId output : op.outputs) {
       const Value& value = program.graph.value(output);
       if (value.storage == Storage::kOutput) logits_bytes += static_cast<double>(value.bytes(one_token));
     }
   }
   if (plan.is_on_gpu()) estimate.decode_run_ms += logits_bytes / link_bytes_per_ms(request, LinkUse::kOneWay);
+  estimate.decode_run_ms += time_between_decode_runs_ms(request);
   const auto texts = static_cast<double>(sizes.prompts_at_once * sizes.texts_per_prompt);
   if (estimate.decode_run_ms > 0) estimate.new_tokens_per_s = 1e3 * texts / estimate.decode_run_ms;
   return estimate;

@@ -171,6 +171,32 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
   return corrected * estimated_cpu_ms(schema, op, cost, request);
 }
 
+double estimated_decode_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                           const PlanRequest& request) {
+  const DType type = request.precision.activation_dtype.value_or(request.precision.dtype);
+  const bool has_own_kernels = request.device.is_gpu() && request.device.gpu.sm == 90 &&
+                               dtype_bytes(type) == 2 && bucket.tokens <= kCudaFewRows;
+  if (!has_own_kernels) return estimated_ms(schema, op, cost, bucket, request);
+  const auto traffic_ms = [&](double share) {
+    return 1e3 * cost.bytes / (share * request.device.gpu.memory_gb_per_s * 1e9);
+  };
+  const OpDef* def = op.op.def;
+  if (def == &paged_attention_op())
+    return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastPagedAttentionMs);
+  if (def == &top_logits_op()) return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastTopLogitsMs);
+  if (gpu_work(schema.work()) != GpuWork::kProduct)
+    return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastDecodeElementsMs);
+  const double least = bucket.tokens > 8 ? kGpuLeastFewRowsMs : kGpuLeastEightRowsMs;
+  const double norm = def != &norm_linear_op()          ? 0.0
+                      : bucket.tokens > kNormLinearRows ? kGpuNormOfFewRowsMs
+                                                        : kGpuNormInLayerMs;
+  return std::hypot(traffic_ms(kGpuShareOfBandwidthOfFewRows), least) + norm;
+}
+
+double time_between_decode_runs_ms(const PlanRequest& request) {
+  return request.device.is_gpu() ? kGpuBetweenDecodeRunsMs : 0.0;
+}
+
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request) {
   const Bucket usual = usual_bucket(request.batches.train, request.model.label_share);
   std::vector<double> kind_ms;

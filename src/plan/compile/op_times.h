@@ -21,6 +21,12 @@ inline constexpr double kEstimateError = 0.15;
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
+// The same for a run of a program that generates text, in which each sequence has one token.
+double estimated_decode_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                           const PlanRequest& request);
+// Returns the time between two such runs, in which the host selects tokens. It was measured on GPUs only; on a CPU it is 0.
+double time_between_decode_runs_ms(const PlanRequest& request);
+
 // Returns the milliseconds of each op of a training program for the largest training batch of the request.
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 

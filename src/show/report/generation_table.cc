@@ -46,9 +46,10 @@ std::string cache_table(const Plan& plan, size_t columns) {
          wrapped(
              fmt::format(
                  "speed: prefill of {} in about {} ms; then about {} ms per run of one token per sequence, "
-                 "{} new tokens/s (estimate without the time to select tokens on the host)",
+                 "{} new tokens/s (estimate{})",
                  counted(plan.request.batches.generate.tokens, "token"), short_number(estimate.prefill_ms),
-                 short_number(estimate.decode_run_ms), short_number(estimate.new_tokens_per_s)),
+                 short_number(estimate.decode_run_ms), short_number(estimate.new_tokens_per_s),
+                 plan.is_on_gpu() ? "" : " without the time to select tokens on the host"),
              columns);
 }
 
