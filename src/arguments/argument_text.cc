@@ -158,6 +158,10 @@ constexpr std::string_view kPageRules = R"(
   `--text_column_names`, otherwise in `sentence1` and `sentence2` (or another pair of GLUE's names), otherwise in the only two
   other columns, or the only one, that can be texts. Columns of numbers, of true and false, and those with the name of an index
   (`id`, `idx`, `index`, `guid`, `Unnamed: 0`, names that end in `_id`) are never texts. More than two are an error that names them.
+- A form of the label is never a text: a column such as `label_text` or `label_name`, and a column that has one value for each label.
+  Metadata is a text only if nothing else is: URLs, addresses, dates, prices, hashes, names of files, and single words in columns such as `lang` or `split`. A
+  column called `text`, `sentence`, `review` or similar is the only text if the other columns have single words, few different values
+  or names such as `author`. A note names the columns that are not read.
 - Training writes the names of both into the `config.json` that it saves, as `text_column_names` and `label_column_name`.
   `eval` and `predict` read the same columns of their files, so that a label column is never mistaken for a second text. The
   two settings override the names saved in a model.

@@ -1,5 +1,7 @@
 #include "io/data/data_columns.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -8,16 +10,11 @@
 #include "base/units.h"
 #include "io/data/label_cells.h"
 #include "io/data/table_reader.h"
+#include "io/data/text_columns.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
 namespace {
-
-// Returns true for the name of an index column written by pandas, which has no name in the file. It is never
-// meant as text, and run_glue fails on it.
-bool is_unnamed(std::string_view column) {
-  return column.starts_with("Unnamed: ");
-}
 
 // Returns the start of a message about the columns: the name of the file and, for JSON, the line of the first row, whose keys are the
 // columns.
@@ -101,52 +98,10 @@ ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
   return choice;
 }
 
-// Returns true if at least one cell of the column is a text. Numbers, true, false and empty cells are not texts: Hugging Face's
-// loader gives a column of these alone a numeric type, and Hugging Face's tokenizers refuse numbers.
-bool has_text(const Table& table, int64_t column) {
-  for (int64_t row = 0; row < table.num_rows(); ++row) {
-    if (table.kind(row, column) != CellKind::kText) continue;
-    const std::string_view cell = table.cell(row, column);
-    const bool is_value = as_number(cell).has_value() || cell.empty() || cell == "True" || cell == "False" ||
-                          cell == "TRUE" || cell == "FALSE" || cell == "true" || cell == "false";
-    if (table.is_typed() || !is_value) return true;
-  }
-  return false;
-}
-
 std::string quoted_list(const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += fmt::format("{}'{}'", list.empty() ? "" : ", ", name);
   return list;
-}
-
-// The columns of a table, divided into those that can be the text to train on and all others.
-struct TextColumns {
-  std::vector<std::string> texts;
-  std::vector<std::string> others;  // columns of numbers, row indexes, and empty columns
-};
-
-TextColumns find_texts(const Table& table, const std::string& label) {
-  TextColumns found;
-  std::vector<std::string> values;  // columns without texts that are not row indexes
-  for (int64_t column = 0; column < table.num_columns(); ++column) {
-    const std::string& name = table.columns()[static_cast<size_t>(column)];
-    if (name == label) continue;
-    const bool is_index = is_index_name(name);
-    if (!is_index && has_text(table, column)) {
-      found.texts.push_back(name);
-      continue;
-    }
-    found.others.push_back(name);
-    if (!is_index) values.push_back(name);
-  }
-  // If no column contains texts and only one column is neither a row index nor the label, this column is the text, although its values
-  // are numbers.
-  if (found.texts.empty() && values.size() == 1) {
-    std::erase(found.others, values[0]);
-    found.texts = std::move(values);
-  }
-  return found;
 }
 
 constexpr std::pair<const char*, const char*> kPairsOfTexts[] = {{"sentence1", "sentence2"},
@@ -182,24 +137,39 @@ void refuse_other_separators(const Table& table) {
   throw_error(ErrorCode::kBadData, "{}: {}", table.file_name(), advice);
 }
 
-ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
-  refuse_other_separators(table);
-  const TextColumns found = find_texts(table, options.label);
-  const std::vector<std::string>& texts = found.texts;
-  if (texts.empty()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: expected a text column in addition to the label '{}', found {}; put the texts into "
-                "columns such as sentence, or sentence1 and sentence2, or select them with "
-                "--text_column_names{}{}",
-                place_of_columns(table), options.label, table.column_list(), first_row_hint(table),
-                separator_hint(table));
-  }
+// Returns the reasons why columns are not read, in parentheses, or an empty string if all columns but the label are read.
+std::string reasons_for_ignoring(const TextColumns& found, const ColumnChoice& choice) {
+  std::vector<std::string> reasons;
+  const auto add = [&](const std::vector<std::string>& names, const char* one, const char* several) {
+    if (!names.empty()) reasons.push_back(quoted_list(names) + (names.size() == 1 ? one : several));
+  };
+  add(found.others, " is not text", " are not text");
+  add(found.label_copies, " is a form of the label", " are forms of the label");
+  std::vector<std::string> unread = found.texts;
+  std::erase_if(unread,
+                [&](const std::string& name) { return name == choice.first || name == choice.second; });
+  add(unread, " is not read", " are not read");
+  return reasons.empty() ? "" : fmt::format(" ({})", fmt::join(reasons, ", "));
+}
+
+// Selects one or two of the columns that can be texts. The pairs of GLUE are selected even if one of their texts follows from the label, as
+// it may in a small file. Errors: those of fail_ambiguous().
+ColumnChoice choose_texts(const Table& table, const TextColumns& found, const ColumnOptions& options) {
   ColumnChoice choice;
-  const auto has = [&](const char* name) { return std::ranges::find(texts, name) != texts.end(); };
+  const std::vector<std::string>& texts = found.texts;
+  const auto has = [&](const char* name) {
+    return std::ranges::count(texts, name) + std::ranges::count(found.label_copies, name) > 0;
+  };
   for (const auto& [first, second] : kPairsOfTexts) {
     if (options.num_texts == 1 || !has(first) || !has(second)) continue;
     choice.first = first;
     choice.second = second;
+    return choice;
+  }
+  const std::string main =
+      texts.size() > 1 && options.num_texts != 2 ? find_main_text(table, texts) : std::string();
+  if (!main.empty()) {
+    choice.first = main;
     return choice;
   }
   if (texts.size() > 2 || (options.num_texts && options.num_texts != texts.size())) {
@@ -207,10 +177,30 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
   }
   choice.first = texts[0];
   if (texts.size() == 2) choice.second = texts[1];
-  const std::string ignored = found.others.empty()
-                                  ? ""
-                                  : fmt::format(" ({} {} not text)", quoted_list(found.others),
-                                                found.others.size() == 1 ? "is" : "are");
+  return choice;
+}
+
+ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
+  refuse_other_separators(table);
+  const TextColumns found = find_text_columns(table, options.label);
+  if (found.texts.empty()) {
+    const std::string copies = found.label_copies.empty()
+                                   ? ""
+                                   : fmt::format(" ({} {} of the label)", quoted_list(found.label_copies),
+                                                 found.label_copies.size() == 1 ? "is a form" : "are forms");
+    throw_error(ErrorCode::kBadData,
+                "{}: expected a text column in addition to the label '{}', found {}{}; put the texts into "
+                "columns such as sentence, or sentence1 and sentence2, or select them with "
+                "--text_column_names{}{}",
+                place_of_columns(table), options.label, table.column_list(), copies, first_row_hint(table),
+                separator_hint(table));
+  }
+  ColumnChoice choice = choose_texts(table, found, options);
+  const bool is_named_pair = choice.second && std::ranges::any_of(kPairsOfTexts, [&](const auto& pair) {
+                               return choice.first == pair.first && choice.second == pair.second;
+                             });
+  if (is_named_pair) return choice;
+  const std::string ignored = reasons_for_ignoring(found, choice);
   if (choice.second) {
     choice.note = fmt::format(
         "{}: each text is a pair of the columns '{}' and '{}'{}; choose other columns, or one column, with "
@@ -226,25 +216,6 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 }
 
 }  // namespace
-
-bool is_index_name(std::string_view column) {
-  constexpr std::string_view kNames[] = {
-      "id",    "ids", "idx", "index", "guid",    "uuid", "uid",
-      "rowid", "#",   "no.", "s.no",  "level_0", "",     "__index_level_0__"};
-  std::string lower(column);
-  for (char& letter : lower) {
-    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  }
-  if (is_unnamed(column) || std::ranges::find(kNames, lower) != std::end(kNames)) return true;
-  for (const char* end : {"_id", "-id", " id", ".id", "_idx", "_index", "_uuid", "_guid"}) {
-    if (lower.ends_with(end)) return true;
-  }
-  // Names such as "PhraseId" and "tweetID" are recognized because a lower-case letter precedes "Id" or "ID". Words such as "paid" and
-  // "GRID" do not match.
-  const size_t size = column.size();
-  return size > 2 && (column.ends_with("Id") || column.ends_with("ID")) && column[size - 3] >= 'a' &&
-         column[size - 3] <= 'z';
-}
 
 void require_label_column(const Table& table, const std::string& label) {
   if (table.find_column(label) >= 0) return;
@@ -392,8 +363,10 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
     choice.first = "text";
     return choice;
   }
-  for (int64_t column = 0; column < table.num_columns() && choice.first.empty(); ++column) {
-    if (has_text(table, column)) choice.first = table.columns()[static_cast<size_t>(column)];
+  const std::vector<std::string> texts = find_text_columns(table, {}).texts;
+  if (!texts.empty()) {
+    choice.first = find_main_text(table, texts);
+    if (choice.first.empty()) choice.first = texts[0];
   }
   if (std::string note = check_header(table, {}); !note.empty()) choice.note = std::move(note);
   if (choice.first.empty()) {

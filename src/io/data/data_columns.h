@@ -1,10 +1,10 @@
 // Selects the text and label columns of a table. Thread-safe: pure functions.
 //
-// The rule is similar to that of Hugging Face's run_glue, but columns that cannot be text are ignored, and more than two possible text
-// columns are an error. Candidates are the columns other than the label that contain a text (not only numbers, true and false) and whose
-// name is not that of an index ("id", "idx", "Unnamed: 0"). "sentence1" and "sentence2", and the column names of other GLUE tasks with
-// two texts per row, are selected as a pair. Otherwise one candidate is the text, and two candidates are a pair. If there are more
-// candidates, the error message lists them.
+// The rule is similar to that of Hugging Face's run_glue, but columns that cannot be text are ignored (text_columns.h), and more than two
+// possible text columns are an error. "sentence1" and "sentence2", and the column names of other GLUE tasks with two texts per row, are
+// selected as a pair. Otherwise one candidate is the text. If there are more, and one of them is called "text", "sentence", "review" or
+// similar while the others have single words, few values or names of metadata, this one is the text. Otherwise two candidates are a pair.
+// If there are more candidates, the error message lists them.
 //
 // Token classification. A typed table (JSON, CoNLL) in which the first row has a list of words and a list of tags is read as data for token
 // classification, with the columns of Hugging Face's run_ner: the words are in "tokens" or "words", or otherwise in the first column of
@@ -85,9 +85,6 @@ ColumnChoice choose_document_column(const Table& table, const std::optional<std:
 // "messages" or "conversations" is selected if it contains such lists, or "prompt" and "completion" are selected if both contain such lists
 // or both contain texts. Returns nothing if none of these columns contains conversations. Only the first row is examined.
 std::optional<ColumnChoice> choose_chat_columns(const Table& table, const std::optional<std::string>& named);
-
-// Returns true for the name of a column that numbers the rows, such as "id" or "idx".
-bool is_index_name(std::string_view column);
 
 // Checks that the label column exists. Errors: kBadData if it does not; the message lists the existing
 // columns.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,119 @@ TEST(Columns, ArePickedAsRunGlueDoesUnlessTheyCannotBeText) {
     EXPECT_EQ(choice.has_label, std::string(c.header).find("label") != std::string::npos) << c.header;
     EXPECT_EQ(!choice.note.empty(), c.has_note) << c.header << ": " << choice.note;
   }
+}
+
+// Published data sets contain columns that run_glue would read as a second text: the name of the label next to its number, and metadata.
+// Relatives: a coarser form of the label, columns that follow from the label without its name, every kind of metadata that is recognized
+// by its cells, and those that are recognized by their names.
+TEST(Columns, AreNotFormsOfTheLabelOrMetadata) {
+  const struct {
+    const char* header;
+    std::array<const char*, 4> rows;
+    const char* texts;  // the expected columns
+    const char* note;   // a part of the note
+  } cases[] = {
+      {"text,label,label_text",
+       {"a b,1,pos", "c d,0,neg", "e f,1,pos", "g h,0,neg"},
+       "text",
+       "'label_text' is a form of the label"},
+      {"text,label,label_text",
+       {"a b,1,one", "c d,2,two", "e f,3,three", "g h,4,four"},
+       "text",
+       "'label_text' is a form of the label"},
+      {"body x,label,label_text",
+       {"a b,1,po s", "c d,0,ne g", "e f,1,po s", "g h,0,ne g"},
+       "body x",
+       "'label_text'"},
+      {"mood,label,lyrics",
+       {"so sad,1,a b", "glad,0,c d", "so sad,1,e f", "glad,0,g h"},
+       "lyrics",
+       "'mood' is a form of the label"},
+      {"coarse,label,lyrics",
+       {"x y,1,a b", "x y,1,c d", "z,2,e f", "z,2,g h"},
+       "lyrics",
+       "'coarse' is a form of the label"},
+      {"Label Name,label,Labels,lyrics",
+       {"a,1,b,c d", "b,2,c,e f", "c,3,d,g h", "d,4,e,i j"},
+       "lyrics",
+       "'Label Name', 'Labels' are forms"},
+      {"url,lyrics,label",
+       {"http://x.y/1,a b,1", "https://x.y/2,c d,0", "www.x.y,e f,1", ",g h,0"},
+       "lyrics",
+       "'url' is not text"},
+      {"a,lyrics,label",
+       {"2024-01-01,a b,1", "12:01,c d,0", "1 May 2024 3:00 pm,e f,1", "2024-01-01T00:00:00Z,g h,0"},
+       "lyrics",
+       "'a' is not text"},
+      {"a,lyrics,label",
+       {"$1,a b,1", "50%,c d,0", "1\xe2\x82\xac,e f,1", "3 USD,g h,0"},
+       "lyrics",
+       "'a' is not text"},
+      {"a,lyrics,label",
+       {"a/1.txt,a b,1", "2.jpg,c d,0", "3.mp4,e f,1", "4.json,g h,0"},
+       "lyrics",
+       "'a' is not text"},
+      {"a,lyrics,label",
+       {"cd613e30-d8f1-6adf-91b7-584a2265b1f5,a b,1", "0123456789abcdef0123,c d,0", "a@b.org,e f,1",
+        ",g h,0"},
+       "lyrics",
+       "'a' is not text"},
+      {"split,lang,lyrics,label",
+       {"train,en,a b,1", "train,de,c d,0", "dev,fr,e f,1", "dev,it,g h,0"},
+       "lyrics",
+       "'split', 'lang' are not text"},
+      {"qid,key,lyrics,label",
+       {"q1,a,a b,1", "q2,b,c d,0", "q3,c,e f,1", "q4,d,g h,0"},
+       "lyrics",
+       "'qid', 'key' are not text"},
+      // A column with a usual name of a text is preferred over single words, descriptions and categories.
+      {"author,text,label",
+       {"bob,a b,1", "al,c d,0", "cy,e f,1", "di,g h,0"},
+       "text",
+       "'author' is not read"},
+      {"Author,Review,label",
+       {"Bob X,a b,1", "Al Y,c d,0", "Cy,e f,1", "Di,g h,0"},
+       "Review",
+       "'Author' is not read"},
+      {"flag,wish,text,label",
+       {"yes,u,a b,1", "no,v,c d,0", "yes,w,e f,0", "no,x,g h,1"},
+       "text",
+       "'flag', 'wish' are not read"},
+      // Other columns remain pairs, as in run_glue.
+      {"title,text,label",
+       {"bob,a b,1", "al,c d,0", "cy,e f,1", "di,g h,0"},
+       "title text",
+       "each text is a pair"},
+      {"text,remark,label",
+       {"a b,b,1", "c d,c d,0", "e f,d,1", "g h,e,0"},
+       "text remark",
+       "each text is a pair"},
+      {"sentence1,sentence2,label",
+       {"a b,yes,1", "c d,no,0", "e f,yes,1", "g h,no,0"},
+       "sentence1 sentence2",
+       ""},
+      // Without another column, metadata is the text, and so is a column called text whose few rows follow from the label.
+      {"url,label", {"http://x.y/1,1", "http://x.y/2,0", "http://x.y/3,1", "http://x.y/4,0"}, "url", ""},
+      {"id,text,label", {"1,a,1", "2,b,0", "3,a,1", "4,b,0"}, "text", "'id' is not text"},
+  };
+  for (const auto& c : cases) {
+    std::string bytes = fmt::format("{}\n", c.header);
+    for (const char* row : c.rows) bytes += fmt::format("{}\n", row);
+    ColumnChoice choice;
+    EXPECT_EQ(error_of([&] { choice = choose_columns(csv(bytes)); }), "no error") << bytes;
+    EXPECT_EQ(choice.first + (choice.second ? " " + *choice.second : ""), c.texts) << bytes;
+    EXPECT_NE(choice.note.find(c.note), std::string::npos) << choice.note << "\n" << bytes;
+  }
+  const auto error = [](const char* bytes) { return error_of([&] { choose_columns(csv(bytes)); }); };
+  EXPECT_TRUE(
+      error("id,kind,label\n1,a,1\n2,b,0\n3,a,1\n4,b,0\n")
+          .starts_with("4: f.csv: expected a text column in addition to the label 'label', found 'id', "
+                       "'kind', 'label' ('kind' is a form of the label)"));
+  EXPECT_TRUE(error("url,link,label\nwww.a,www.b,1\nwww.c,www.d,0\nwww.e,www.f,2\n")
+                  .starts_with("4: f.csv: expected a text column in addition to the label 'label', found "
+                               "'url', 'link', 'label'"));
+  EXPECT_EQ(choose_document_column(csv("url,date,lyrics\nwww.a,1999,a b\nwww.b,2000,c d\n"), {}).first,
+            "lyrics");
 }
 
 TEST(Columns, OfJsonWithNumbersAreNotTexts) {

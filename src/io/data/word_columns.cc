@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "io/data/table_reader.h"
+#include "io/data/text_columns.h"
 
 namespace plimsoll {
 namespace {
