@@ -179,8 +179,9 @@ constexpr std::string_view kPageRules = R"(
   transformers counts padding on the left too, unless the data has `position_ids`, so models with learned positions (BERT, DistilBERT,
   ELECTRA, GPT-2) differ there; pad on the right to get the same results. A mask of 0 between other tokens, other `position_ids`, and
   `token_type_ids` with GPT-2 are errors. Models without embeddings of token types ignore `token_type_ids`.
-- Labels that are lists (`[1, 0, 1]`, `["a", "b"]`, as JSON, Python or NumPy writes them) are sets of classes, in CSV too.
+- Labels that are lists (`[1, 0, 1]`, `["a", "b"]`, as JSON, Python, NumPy or PyTorch writes them, also tuples, sets and `array([1, 0])`) are sets of classes, in CSV too.
   `--label_delimiter '#'` splits cells such as `a#b`, and is saved with the model.
+- Labels of evaluation may be written in another way than those of training: `0.0` is the class `0`, and `true` in JSON the class `True` of a CSV file.
 - A field that begins with a quote ends at the next one, as in pandas; text after it belongs to the field, with a warning. A quoted
   field that looks like several rows has a warning too. `--quoting none` makes quotes ordinary characters.
 - In JSON, NaN, Infinity, numbers beyond 64 bits, half surrogate pairs and repeated keys are errors only in a column that is read.

@@ -15,6 +15,19 @@ bool is_another_number(const std::string& name, int64_t id) {
   return number && std::isfinite(*number) && *number != static_cast<double>(id);
 }
 
+// Returns the value of a number or of true and false in a form that is equal for equal values, and an empty string for other texts.
+std::string canonical_value(std::string_view text) {
+  if (const std::optional<int64_t> whole = as_whole_number(text)) return fmt::format("{}", *whole);
+  if (const std::optional<double> number = as_number(text)) return fmt::format("{}", *number);
+  for (const char* truth : {"true", "True", "TRUE"}) {
+    if (text == truth) return "true";
+  }
+  for (const char* falsehood : {"false", "False", "FALSE"}) {
+    if (text == falsehood) return "false";
+  }
+  return {};
+}
+
 }  // namespace
 
 ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
@@ -23,12 +36,16 @@ ClassLookup::ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
   for (size_t i = 0; i < scheme.names.size(); ++i) {
     const int64_t id = scheme.ids.empty() ? static_cast<int64_t>(i) : scheme.ids[i];
     ids_.emplace(scheme.names[i], narrow<int32_t>(id));
+    if (const std::string value = canonical_value(scheme.names[i]); !value.empty()) {
+      const auto [found, is_new] = ids_by_value_.emplace(value, narrow<int32_t>(id));
+      if (!is_new) found->second = kNoLabel;
+    }
     if (!ambiguous_ && is_another_number(scheme.names[i], id)) ambiguous_ = id;
   }
 }
 
 std::optional<int32_t> ClassLookup::find_id(std::string_view text) const {
-  const std::optional<int64_t> id = scheme_.accepts_ids ? as_integer(text) : std::nullopt;
+  const std::optional<int64_t> id = scheme_.accepts_ids ? as_whole_number(text) : std::nullopt;
   if (!id || *id < 0 || *id >= scheme_.num_labels) return std::nullopt;
   return find_name(scheme_.names[static_cast<size_t>(*id)]);
 }
@@ -38,11 +55,20 @@ std::optional<int32_t> ClassLookup::find_name(const std::string& name) const {
   return found == ids_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<int32_t> ClassLookup::find_equal(std::string_view text) const {
+  const auto found = ids_by_value_.find(canonical_value(text));
+  return found == ids_by_value_.end() || found->second == kNoLabel ? std::nullopt
+                                                                   : std::optional(found->second);
+}
+
 std::optional<int32_t> ClassLookup::find(std::string_view text) const {
   if (scheme_.integer_names && as_integer(text).has_value()) {
     return find_name(class_name(text, true));
   }
-  const std::optional<int32_t> named = find_name(std::string(text));
+  std::optional<int32_t> named = find_name(std::string(text));
+  // If numbers could be names or ids, only the text of a name decides.
+  const bool is_unclear = scheme_.accepts_ids && ambiguous_;
+  if (!named && !is_unclear) named = find_equal(text);
   // If the names of some classes are numbers other than their ids, only names are accepted. For example, if the classes 0 and 1 have the
   // names '1' and '2', the label 1 is the name of class 0. If ids were accepted too, the label 0 would also mean class 0.
   return named || ambiguous_ ? named : find_id(text);

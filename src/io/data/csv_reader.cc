@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "io/data/label_cells.h"
+#include "io/data/written_list.h"
 
 namespace plimsoll {
 namespace {
@@ -21,10 +22,12 @@ int64_t code_points(std::string_view text) {
 // Returns true if a quoted cell with line ends looks like rows that an unpaired quote joined: each line in it has as many delimiters as a
 // row. A real text with commas rarely has exactly these numbers, and has blanks after the commas. In a tab-separated file, any tab inside
 // a cell with line ends is suspicious, because texts hardly contain tabs.
+// A list in brackets is not suspicious: NumPy writes a long vector over several lines.
 bool looks_like_rows(std::string_view cell, char delimiter, size_t num_columns, size_t column) {
   const auto num_delimiters = [&](std::string_view line) {
     return static_cast<size_t>(std::count(line.begin(), line.end(), delimiter));
   };
+  if (is_bracketed(cell)) return false;
   if (delimiter == '\t') return num_delimiters(cell) > 0;
   if (cell.find(std::string{delimiter, ' '}) != std::string_view::npos) return false;
   size_t end = cell.find('\n');

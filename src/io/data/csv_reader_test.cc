@@ -123,6 +123,9 @@ TEST(CsvReader, WarnsOfRowsInAQuotedCell) {
       {"a text with lines in TSV", "a\tb\n\"x\ny, z\"\t1\n", true, ""},
       {"a list of lists", "a,b\n\"1,2,3\n4,5,6\",1\n", false, ""},
       {"one column", "a\n\"x\ny\"\n", false, ""},
+      {"a vector of NumPy", "a,b\nx,\"[1 0\n 1]\"\n", false, ""},
+      {"an array of arrays", "a,b\nx,\"array([[1, 0],\n [0, 1]])\"\n", false, ""},
+      {"a printed tensor in TSV", "a\tb\nx\t\"tensor([1,\t0,\n1])\"\n", true, ""},
   };
   for (const auto& c : cases) {
     const Table table = parse(c.bytes, c.tab ? tabs() : CsvOptions{});

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "io/data/text_file.h"
+#include "io/data/written_list.h"
 
 namespace plimsoll {
 namespace {
@@ -20,74 +21,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// Reads a list in the notation that Python or NumPy prints, such as ['a', 'b'] or [0 1].
-class WrittenList {
- public:
-  explicit WrittenList(std::string_view text) : rest_(text) {}
-
-  std::optional<std::vector<JsonItem>> read() && {
-    if (!rest_.starts_with('[') || !rest_.ends_with(']')) return std::nullopt;
-    rest_ = rest_.substr(1, rest_.size() - 2);
-    std::vector<JsonItem> items;
-    skip_blanks();
-    while (!rest_.empty()) {
-      std::optional<JsonItem> item = rest_[0] == '\'' || rest_[0] == '"' ? read_string() : read_word();
-      if (!item) return std::nullopt;
-      items.push_back(std::move(*item));
-      const size_t before = rest_.size();
-      skip_blanks();
-      if (rest_.empty()) break;
-      if (rest_[0] == ',') {
-        rest_.remove_prefix(1);
-        skip_blanks();
-        if (rest_.empty()) return std::nullopt;
-      } else if (rest_.size() == before) {
-        return std::nullopt;  // the text is not a list: no comma or blank follows this item
-      }
-    }
-    return items;
-  }
-
- private:
-  void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r\n"), rest_.size())); }
-
-  std::optional<JsonItem> read_string() {
-    const char quote = rest_[0];
-    std::string text;
-    for (size_t i = 1; i < rest_.size(); ++i) {
-      if (rest_[i] == quote) {
-        rest_.remove_prefix(i + 1);
-        return JsonItem{CellKind::kText, std::move(text)};
-      }
-      if (rest_[i] == '\\' && ++i == rest_.size()) break;
-      text += rest_[i];
-    }
-    return std::nullopt;
-  }
-
-  std::optional<JsonItem> read_word() {
-    const std::string_view word = rest_.substr(0, std::min(rest_.find_first_of(", \t\r\n"), rest_.size()));
-    rest_.remove_prefix(word.size());
-    if (word == "True" || word == "False") {
-      return JsonItem{CellKind::kBool, word == "True" ? "true" : "false"};
-    }
-    if (as_integer(word)) return JsonItem{CellKind::kInteger, fmt::format("{}", *as_integer(word))};
-    const std::optional<double> number = as_number(word);
-    if (!number || !std::isfinite(*number)) return std::nullopt;
-    return JsonItem{CellKind::kFloat, fmt::format("{}", *number)};
-  }
-
-  std::string_view rest_;
-};
-
 }  // namespace
-
-std::optional<std::vector<JsonItem>> find_written_list(std::string_view text) {
-  text = trimmed(text);
-  if (!text.starts_with('[')) return std::nullopt;
-  std::optional<std::vector<JsonItem>> items = find_json_list(text);
-  return items ? std::move(items) : WrittenList(text).read();
-}
 
 std::optional<int64_t> as_integer(std::string_view text) {
   text = trimmed(text);
@@ -120,6 +54,13 @@ bool is_label_missing(const TextSplit& split, int64_t row) {
          (split.label_kind(row) == CellKind::kText && trimmed(split.label(row)).empty());
 }
 
+void fail_dictionary(const TextSplit& split, int64_t row) {
+  fail_at_row(split, row,
+              fmt::format("the label is an object: {}\n  write a list of the classes that the row has, "
+                          "[\"a\", \"b\"], or of one 0 or 1 per class",
+                          excerpt(split.label(row))));
+}
+
 double finite_number(const TextSplit& split, int64_t row, std::string_view text) {
   const std::optional<double> value = as_number(text);
   if (!value.has_value()) {
@@ -136,7 +77,8 @@ double finite_number(const TextSplit& split, int64_t row, std::string_view text)
 
 bool is_label_list(const TextSplit& split, int64_t row) {
   const CellKind kind = split.label_kind(row);
-  return kind == CellKind::kList || (kind == CellKind::kText && trimmed(split.label(row)).starts_with('['));
+  if (kind != CellKind::kText) return kind == CellKind::kList;
+  return !opening_of_list(split.label(row)).empty() || find_written_list(split.label(row)).has_value();
 }
 
 std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::string_view delimiter) {
@@ -145,10 +87,10 @@ std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::stri
     std::optional<std::vector<JsonItem>> items = find_written_list(split.label(row));
     if (!items.has_value()) {
       fail_at_row(split, row,
-                  fmt::format("the label begins with '[' but is not a list: {}\n  write [0, 1, 0] or "
+                  fmt::format("the label begins with '{0}' but is not a list: {1}\n  write [0, 1, 0] or "
                               "[\"a\", \"b\"], in quotes if the file's fields are separated by commas; or "
-                              "names separated by '{}', the first without '['",
-                              excerpt(split.label(row)), delimiter));
+                              "names separated by '{2}', the first without '{0}'",
+                              opening_of_list(split.label(row)), excerpt(split.label(row)), delimiter));
     }
     for (JsonItem& item : *items) {
       if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
@@ -160,9 +102,7 @@ std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::stri
     }
     return std::move(*items);
   }
-  if (kind == CellKind::kObject) {
-    fail_at_row(split, row, fmt::format("the label is an object: {}", excerpt(split.label(row))));
-  }
+  if (kind == CellKind::kObject || is_written_dictionary(split.label(row))) fail_dictionary(split, row);
   std::vector<JsonItem> items;
   std::string_view rest = split.label(row);
   while (!trimmed(rest).empty()) {
@@ -176,6 +116,14 @@ std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, std::stri
     rest.remove_prefix(std::min(end + delimiter.size(), rest.size()));
   }
   return items;
+}
+
+std::optional<int64_t> as_whole_number(std::string_view text) {
+  if (const std::optional<int64_t> integer = as_integer(text)) return integer;
+  const std::optional<double> number = as_number(text);
+  constexpr double kLargestExact = 9007199254740992.0;  // 2^53, up to which fp64 represents every integer
+  if (!number || !(std::abs(*number) <= kLargestExact) || std::trunc(*number) != *number) return std::nullopt;
+  return static_cast<int64_t>(*number);
 }
 
 std::string class_name(std::string_view text, bool integers) {

@@ -1,5 +1,7 @@
 #include "io/data/labels.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "base/check.h"
 #include "io/data/label_cells.h"
 #include "io/data/text_file.h"
+#include "io/data/written_list.h"
 
 namespace plimsoll {
 namespace {
@@ -53,12 +56,13 @@ std::vector<std::string_view> parts_of(std::string_view label, std::string_view 
 
 // Returns the first row whose label contains the delimiter, if the labels look like sets of classes: no label with the delimiter has an
 // empty part before, between or after delimiters, and more than half of the parts of these labels are also a part of a different label or a
-// whole label.
+// whole label. Labels in brackets are ignored: a delimiter inside brackets would separate "(0" from "1)".
 std::optional<int64_t> find_set(const LabelForms& forms, std::string_view delimiter) {
   std::map<std::string_view, int64_t> num_labels_with;
   std::vector<std::vector<std::string_view>> sets;
   std::optional<int64_t> first;
   for (const auto& [label, row] : forms.first_rows) {
+    if (is_bracketed(label)) continue;
     const std::vector<std::string_view> parts = parts_of(label, delimiter);
     for (const std::string_view part : std::set(parts.begin(), parts.end())) ++num_labels_with[part];
     if (parts.size() < 2) continue;
@@ -98,7 +102,35 @@ std::string written_number(const TextSplit& train, int64_t row) {
   return excerpt(train.label(row)) + (is_float ? ".0" : "");
 }
 
+// Returns the parts of the first label if all labels are vectors of 0 and 1 without brackets: each has the same number of parts, and at
+// least one contains a number twice, which a set of classes does not.
+std::optional<std::vector<std::string_view>> find_bare_vector(const LabelForms& forms,
+                                                              std::string_view delimiter) {
+  std::optional<std::vector<std::string_view>> first;
+  bool any_repeat = false;
+  for (const auto& [label, row] : forms.first_rows) {
+    std::vector<std::string_view> parts = parts_of(label, delimiter);
+    const auto num_zeros = std::ranges::count(parts, "0");
+    const auto num_ones = std::ranges::count(parts, "1");
+    if (parts.size() < 2 || num_zeros + num_ones != std::ssize(parts)) return std::nullopt;
+    any_repeat = any_repeat || num_zeros > 1 || num_ones > 1;
+    if (first && first->size() != parts.size()) return std::nullopt;
+    if (!first) first = std::move(parts);
+  }
+  return any_repeat ? first : std::nullopt;
+}
+
 void warn_of_sets(const TextSplit& train, const LabelForms& forms, std::vector<std::string>& warnings) {
+  for (const std::string_view delimiter : {" ", "||", "|", "#", ";", ","}) {
+    const auto vector = find_bare_vector(forms, delimiter);
+    if (!vector) continue;
+    const auto& [label, row] = *forms.first_rows.begin();
+    warnings.push_back(
+        fmt::format("{}: the label '{}' is read as one class, but looks like a vector with one target per "
+                    "class; for a multi-label task write it as a list, [{}]",
+                    place(train, row), excerpt(label), fmt::join(*vector, ", ")));
+    return;
+  }
   for (const std::string_view delimiter : {"||", "|", "#", ";", ","}) {
     const std::optional<int64_t> row = find_set(forms, delimiter);
     if (!row) continue;

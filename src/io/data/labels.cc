@@ -9,6 +9,7 @@
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/text_file.h"
+#include "io/data/written_list.h"
 
 namespace plimsoll {
 namespace {
@@ -128,8 +129,9 @@ struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
   bool all_integers = true;
-  // True if every label is a text that is a list in the notation of JSON, Python or NumPy. Only for CSV files.
+  // True if every label is a text that is a list (written_list.h), unless each is a single name in brackets, such as [POS].
   bool all_written_lists = false;
+  bool all_dictionaries = false;  // true if every label is a text that is a dictionary
 };
 
 // Examines the labels in one pass and returns which kinds of values occur. Errors: kBadData if a JSON file has both numbers and other
@@ -139,6 +141,8 @@ LabelKinds survey(const TextSplit& train) {
   std::optional<bool> first_numeric;
   int64_t num_labels = 0;
   int64_t num_written_lists = 0;
+  int64_t num_names_in_brackets = 0;
+  int64_t num_dictionaries = 0;
   int64_t first_line = 0;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (is_label_missing(train, row)) {
@@ -146,7 +150,13 @@ LabelKinds survey(const TextSplit& train) {
     }
     const CellKind kind = scalar_kind(train, row);
     ++num_labels;
-    num_written_lists += kind == CellKind::kText && find_written_list(train.label(row)).has_value() ? 1 : 0;
+    if (kind == CellKind::kText && is_bracketed(train.label(row))) {
+      const std::string_view label = train.label(row);
+      const bool is_call = label.back() == ')' && !opening_of_list(label).empty();
+      num_written_lists += is_call || find_written_list(label) ? 1 : 0;
+      num_names_in_brackets += is_name_in_brackets(label) ? 1 : 0;
+      num_dictionaries += is_written_dictionary(label) ? 1 : 0;
+    }
     kinds.any_list = kinds.any_list || kind == CellKind::kList;
     kinds.any_float = kinds.any_float || kind == CellKind::kFloat;
     kinds.all_integers = kinds.all_integers && kind == CellKind::kInteger;
@@ -164,7 +174,9 @@ LabelKinds survey(const TextSplit& train) {
                       *first_numeric ? "a number" : "not a number"));
     }
   }
-  kinds.all_written_lists = num_labels > 0 && num_written_lists == num_labels;
+  kinds.all_written_lists =
+      num_labels > 0 && num_written_lists == num_labels && num_names_in_brackets < num_labels;
+  kinds.all_dictionaries = num_labels > 0 && num_dictionaries == num_labels;
   return kinds;
 }
 
@@ -228,6 +240,11 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
   }
   if (kinds.any_list || kinds.all_written_lists) {
     return infer_multi_label(train, options.delimiter);
+  }
+  if (kinds.all_dictionaries) {
+    int64_t row = 0;
+    while (is_label_missing(train, row)) ++row;
+    fail_dictionary(train, row);
   }
   return kinds.any_float && all_numbers(train) ? infer_regression(train)
                                                : infer_classes(train, kinds.all_integers);

@@ -5,8 +5,8 @@
 // names mean multi-label. Lists of 0 and 1 mean one target per class (a multi-hot vector; label_lists.h defines how they are
 // distinguished from sets of the classes 0 and 1), or several regression targets if regression is requested. In CSV, TSV and JSON
 // strings, a cell is read as a set of classes if multi-label is requested, if a delimiter is chosen, or if every label is a list in the
-// notation of JSON, Python or NumPy. Such a cell contains class names separated by LabelOptions::delimiter, or a list that begins with
-// '['; an empty cell is an empty set.
+// notation of JSON, Python, NumPy or PyTorch (written_list.h). Such a cell contains class names separated by LabelOptions::delimiter, or a
+// list; an empty cell is an empty set.
 #pragma once
 
 #include <algorithm>
@@ -119,8 +119,9 @@ class ClassLookup {
   // Creates the hash table of the known classes, which takes time linear in their number. The scheme must outlive the lookup.
   explicit ClassLookup(const LabelScheme& scheme);
 
-  // Returns the id of the class with this name or, if the scheme accepts ids, this id. Returns nothing for an unknown class. Ids are not
-  // accepted if the name of a class is a number other than its id, because such labels would be ambiguous.
+  // Returns the id of the class with this name or, if the scheme accepts ids, this id. Returns nothing for an unknown class. Numbers, and
+  // true and false, are compared by value if no name is equal as text: 0.0 is the class 0, and true in a JSON file the class True of a CSV
+  // file. Ids are not accepted if the name of a class is a number other than its id, because such labels would be ambiguous.
   std::optional<int32_t> find(std::string_view text) const;
   // Throws kBadData with the file:line of the row; the message lists the known classes.
   [[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label) const;
@@ -128,11 +129,15 @@ class ClassLookup {
  private:
   std::optional<int32_t> find_name(const std::string& name) const;
   std::optional<int32_t> find_id(std::string_view text) const;
+  std::optional<int32_t> find_equal(std::string_view text) const;
   std::string known() const;
   std::string describe_unseen(const std::string& label) const;
 
   const LabelScheme& scheme_;
   std::unordered_map<std::string, int32_t> ids_;
+  // The ids of the classes whose names are numbers or truth values, by canonical_value() of class_lookup.cc; kNoLabel if names of two
+  // classes have the same value.
+  std::unordered_map<std::string, int32_t> ids_by_value_;
   std::optional<int64_t> ambiguous_;  // the id of the first class whose name is a number other than its id
 };
 
@@ -141,7 +146,8 @@ class ClassLookup {
 // Returns warnings as complete sentences with file and line. For classes in a column of text (CSV, TSV or JSON strings), it warns about:
 //  1. numbers and words in one column, which are all interpreted as class names;
 //  2. some labels that are lists, among others that are not;
-//  3. labels such as a#b and a|b, whose parts occur in other labels.
+//  3. labels such as a#b and a|b, whose parts occur in other labels;
+//  4. vectors of 0 and 1 without brackets, such as 1 0 1.
 // Also reports if regression was inferred because the labels are numbers and at least one is a float. Requires: the scheme is that of this
 // split. `is_kind_given` is true if the user requested the problem type.
 std::vector<std::string> label_warnings(const TextSplit& train, const LabelScheme& scheme,

@@ -325,6 +325,22 @@ TEST(Labels, ListsInCsvAreSetsOrVectors) {
       {"names of NumPy", {"['b' 'a']", "['b']"}, {"a", "b"}, 2, {1, 1, 0, 1}},
       {"ids", {"[3, 10]", "[10]"}, {"3", "10"}, 2, {1, 1, 0, 1}},
       {"blanks", {" [3,10] ", "[ 10 ]"}, {"3", "10"}, 2, {1, 1, 0, 1}},
+      {"tuples", {"(1, 0, 1)", "(0,0,0)"}, {}, 3, {1, 0, 1, 0, 0, 0}},
+      {"tuples of names", {"('b', 'a')", "('a',)", "()"}, {"a", "b"}, 2, {1, 1, 1, 0, 0, 0}},
+      {"sets", {"{'a', 'b'}", "{'a'}", "set()"}, {"a", "b"}, 2, {1, 1, 1, 0, 0, 0}},
+      {"frozen sets", {"frozenset({'a', 'b'})", "frozenset()"}, {"a", "b"}, 2, {1, 1, 0, 0}},
+      {"sets of the classes 0 and 1", {"{0, 1}", "{1, 0}"}, {"0", "1"}, 2, {1, 1, 1, 1}},
+      {"arrays", {"array([1, 0, 1])", "np.array([0,0,0], dtype=int8)"}, {}, 3, {1, 0, 1, 0, 0, 0}},
+      {"tensors",
+       {"tensor([1., 0.])", "tensor([0, 1], dtype=torch.float32, device='cuda:0')"},
+       {},
+       2,
+       {1, 0, 0, 1}},
+      {"types of NumPy", {"[np.int64(3), np.int64(10)]", "[np.int64(10)]"}, {"3", "10"}, 2, {1, 1, 0, 1}},
+      {"strings of NumPy", {"[np.str_('a'), np.str_('b')]", "['a']"}, {"a", "b"}, 2, {1, 1, 1, 0}},
+      {"truth of NumPy", {"[np.True_, np.False_]", "[np.True_, np.True_]"}, {}, 2, {1, 0, 1, 1}},
+      {"names without quotes", {"[a, very good]", "[a]"}, {"a", "very good"}, 2, {1, 1, 1, 0}},
+      {"several lines", {"[1\n 0]", "[0\n 1]"}, {}, 2, {1, 0, 0, 1}},
   };
   for (const auto& c : cases) {
     const TextSplit split = csv_labels(c.labels);
@@ -336,6 +352,46 @@ TEST(Labels, ListsInCsvAreSetsOrVectors) {
   }
   EXPECT_EQ(infer_labels(csv_labels({"[1 0]", "x"})).kind, LabelKind::kClass);
   EXPECT_EQ(infer_labels(csv_labels({"[a", "[b]"})).kind, LabelKind::kClass);
+  // Names in brackets, parentheses or braces are names of classes.
+  EXPECT_EQ(infer_labels(csv_labels({"[POS]", "[NEG]"})).names, (Names{"[NEG]", "[POS]"}));
+  EXPECT_EQ(infer_labels(csv_labels({"(none)", "(a, b)"})).names, (Names{"(a, b)", "(none)"}));
+  EXPECT_EQ(infer_labels(csv_labels({"{a}", "{b}"})).names, (Names{"{a}", "{b}"}));
+  // Lists and dictionaries that cannot be read are refused instead of becoming classes.
+  const auto error = [](const Names& labels) { return error_of([&] { infer_labels(csv_labels(labels)); }); };
+  EXPECT_TRUE(error({"{'a': 1, 'b': 0}", "{'a': 0, 'b': 1}"})
+                  .starts_with("4: train.csv:2: the label is an object: {'a': 1, 'b': 0}"));
+  EXPECT_TRUE(error({"array([1, 0])", "array([[1, 0]])"})
+                  .starts_with("4: train.csv:3: the label begins with 'array(' but is not a list"));
+  EXPECT_TRUE(error({"tensor([0, 1])", "tensor([0, ..., 1])"})
+                  .starts_with("4: train.csv:3: the label begins with 'tensor('"));
+}
+
+// A file for evaluation may write the labels of training in another way: as floats, or as the truth values of JSON or Python.
+TEST(Labels, AreComparedByValue) {
+  const struct {
+    TextSplit train;
+    TextSplit other;
+  } cases[] = {
+      {csv_labels({"0", "1"}), csv_labels({"0.0", "1.0"})},
+      {json_labels({"0", "1"}), csv_labels({"0.0", "1."})},
+      {csv_labels({"0", "1"}), json_labels({"0.0", "1.0"})},
+      {json_labels({"\"0.0\"", "\"1.0\""}), csv_labels({"0", "1"})},
+      {json_labels({"false", "true"}), csv_labels({"False", "True"})},
+      {csv_labels({"False", "True"}), json_labels({"false", "true"})},
+      {csv_labels({"FALSE", "TRUE"}), csv_labels({"false", "true"})},
+  };
+  for (const auto& c : cases) {
+    const LabelScheme scheme = infer_labels(c.train);
+    ASSERT_EQ(scheme.kind, LabelKind::kClass) << c.train.label(0);
+    EXPECT_EQ(encode_labels(c.other, scheme).classes, (std::vector<int32_t>{0, 1})) << c.other.label(0);
+  }
+  const LabelScheme ids = given_labels({"neg", "pos"});
+  EXPECT_EQ(encode_labels(csv_labels({"0.0", "1.0"}), ids).classes, (std::vector<int32_t>{0, 1}));
+  EXPECT_NE(error_of([&] { encode_labels(csv_labels({"0.5"}), ids); }), "no error");
+  // Two names with the same value are different classes, so that only the text decides.
+  const LabelScheme both = infer_labels(csv_labels({"True", "true", "x"}));
+  EXPECT_EQ(encode_labels(csv_labels({"true", "True"}), both).classes, (std::vector<int32_t>{1, 0}));
+  EXPECT_NE(error_of([&] { encode_labels(csv_labels({"TRUE"}), both); }), "no error");
 }
 
 TEST(Labels, AChosenDelimiterMeansSets) {
@@ -368,6 +424,15 @@ TEST(Labels, WarnWithTheLine) {
       {{"Science, Technology", "Business", "Sports"}, ""},
       {{"C#", "F#", "C"}, ""},
       {{"a/b", "b/a"}, ""},
+      {{"1 0 1", "0 1 1"},
+       "train.csv:3: the label '0 1 1' is read as one class, but looks like a vector with one target per "
+       "class; for a "
+       "multi-label task write it as a list, [0, 1, 1]"},
+      {{"1,0,1", "0,1,1"}, "train.csv:3: the label '0,1,1' is read as one class, but looks like a vector"},
+      {{"(0, 1, 1)", "(0, 1, 0)", "pos"},
+       "train.csv:2: the label '(0, 1, 1)' is a list, but the label of line 4 ('pos')"},
+      {{"{'a': 1, 'b': 0}", "{'a': 1, 'b': 1}", "pos"}, ""},
+      {{"very good", "good", "very bad", "bad"}, ""},
       {{"0", "1", "good"},
        "train.csv:4: the label 'good' is a word, but the label of line 2 is a number ('0'): both are "
        "read as names of classes"},
