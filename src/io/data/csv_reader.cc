@@ -1,5 +1,7 @@
 #include "io/data/table_reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -77,6 +79,8 @@ class CsvParser {
   void consume_line_end();
   void finish_row(int64_t num_fields, size_t row_begin, int64_t line);
   std::string format_row(int64_t num_fields, size_t row_begin) const;
+  std::vector<std::string_view> fields_of_row(int64_t num_fields, size_t row_begin) const;
+  std::string ragged_advice(const std::vector<std::string_view>& fields) const;
   [[noreturn]] void fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) const;
   [[noreturn]] void fail_open_quote(TextPlace opened, size_t cell_begin) const;
   void note_continued(int64_t line, size_t cell_begin);
@@ -247,16 +251,54 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
 // Returns the text of a row for messages: its fields with delimiters between them. The delimiters are added again, because parsing has
 // removed them from the text.
 std::string CsvParser::format_row(int64_t num_fields, size_t row_begin) const {
-  std::string text;
+  return fmt::format("{}",
+                     fmt::join(fields_of_row(num_fields, row_begin), std::string(1, options_.delimiter)));
+}
+
+// Returns the fields of the row that was read last.
+std::vector<std::string_view> CsvParser::fields_of_row(int64_t num_fields, size_t row_begin) const {
+  std::vector<std::string_view> fields;
   size_t begin = row_begin;
-  const size_t first = ends.size() - static_cast<size_t>(num_fields);
-  for (size_t i = first; i < ends.size(); ++i) {
+  for (size_t i = ends.size() - static_cast<size_t>(num_fields); i < ends.size(); ++i) {
     const auto end = static_cast<size_t>(ends[i]);
-    if (i > first) text += options_.delimiter;
-    text.append(text_, begin, end - begin);
+    fields.push_back(std::string_view(text_).substr(begin, end - begin));
     begin = end;
   }
-  return text;
+  return fields;
+}
+
+// Returns what to change in the file if a row has another number of fields than the header. The causes are those that occur most: another
+// separator, a first line that is no header, and quotes that do not enclose a field by the rules of RFC 4180.
+std::string CsvParser::ragged_advice(const std::vector<std::string_view>& fields) const {
+  if (std::string other = separator_advice(header_, options_.delimiter); !other.empty()) return other;
+  const std::string delimiter = options_.delimiter == '\t' ? "tab" : "comma";
+  if (header_.starts_with('#') || header_.starts_with("//") || header_.starts_with('%')) {
+    return fmt::format("the first line is read as the header: remove the comment '{}'", excerpt(header_));
+  }
+  if (fields.size() < columns.size()) {
+    return "put a field that contains a line end in double quotes, or add the missing fields";
+  }
+  for (const std::string_view field : fields) {
+    const size_t first = field.find_first_not_of(' ');
+    if (first != std::string_view::npos && first > 0 && field[first] == '"') {
+      return fmt::format("remove the blank before the quote: a quoted field begins directly after the {}",
+                         delimiter);
+    }
+  }
+  for (const std::string_view field : fields) {
+    if (field.find("\\\"") != std::string_view::npos) {
+      return "write a quote inside a quoted field twice (\"\") instead of after a backslash (\\\")";
+    }
+    for (const std::string_view quote : {"'", "\u201c", "\u2018", "`", "\u00ab"}) {
+      if (!field.starts_with(quote)) continue;
+      return fmt::format("enclose a field that contains a {} in double quotes (\") instead of {}", delimiter,
+                         quote);
+    }
+  }
+  if (fields.back().empty() && fields.size() == columns.size() + 1) {
+    return fmt::format("remove the {} at the end of the row, or end the header with one too", delimiter);
+  }
+  return fmt::format("put a field that contains a {} in double quotes", delimiter);
 }
 
 void CsvParser::fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) const {
@@ -264,16 +306,10 @@ void CsvParser::fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) 
   for (const std::string& column : columns) {
     expected += fmt::format("{}'{}'", expected.empty() ? "" : ", ", column);
   }
-  const bool too_many = num_fields > static_cast<int64_t>(columns.size());
-  const std::string other = separator_advice(header_, options_.delimiter);
   throw_at_line(name_, line, "this row has {} {}, but the header has {}: {}\n  the row's text: {}\n  {}",
                 num_fields, num_fields == 1 ? "field" : "fields", columns.size(), expected,
                 excerpt(format_row(num_fields, row_begin)),
-                !other.empty() ? other
-                : too_many
-                    ? (options_.delimiter == '\t' ? "put a field that contains a tab in double quotes"
-                                                  : "put a field that contains a comma in double quotes")
-                    : "put a field that contains a line end in double quotes, or add the missing fields");
+                ragged_advice(fields_of_row(num_fields, row_begin)));
 }
 
 void CsvParser::finish_row(int64_t num_fields, size_t row_begin, int64_t line) {
@@ -306,6 +342,10 @@ void CsvParser::read_header() {
   while (read_field() == FieldEnd::kDelimiter) {
   }
   header_ = format_row(static_cast<int64_t>(ends.size()), 0);
+  if (header_.starts_with("{\"") || header_.starts_with("[{")) {
+    throw_at_line(name_, line, "the file contains JSON: {}\n  rename it to {}", excerpt(header_),
+                  header_.starts_with('{') ? ".jsonl" : ".json");
+  }
   int64_t begin = 0;
   for (const int64_t end : ends) {
     columns.emplace_back(text_, static_cast<size_t>(begin), static_cast<size_t>(end - begin));
