@@ -118,6 +118,29 @@ class DataReading {
                          : std::vector<std::string>{"sentence1", "sentence2"};
   }
 
+  // Refuses a first line that names columns separated by tabs, as that of a TSV file does, because it would be predicted as a text. Warns if
+  // a line contains a tab although the model reads one text per line.
+  void check_tabs(const TestTexts& texts, const std::vector<std::string>& names, bool is_pair) const {
+    const std::string first = "\t" + texts.entries.front() + "\t";
+    const bool has_names = std::ranges::all_of(
+        names, [&](const std::string& name) { return first.find("\t" + name + "\t") != std::string::npos; });
+    if (has_names && texts.entries.front().find('\t') != std::string::npos) {
+      throw_at_line(
+          texts.name, 1,
+          "the line names the columns of a table ('{}'), but {} per line is expected; write the table into "
+          "a .tsv file and give it with --test_file",
+          excerpt(texts.entries.front()), is_pair ? "a pair of texts" : "one text");
+    }
+    if (is_pair) return;
+    const auto with_tab = std::ranges::find_if(
+        texts.entries, [](const std::string& text) { return text.find('\t') != std::string::npos; });
+    if (with_tab == texts.entries.end()) return;
+    diagnostics_.warn(fmt::format(
+        "{}:{}: the line contains a tab, and the model reads one text per line: the whole line '{}' is "
+        "the text; if tabs separate columns, write them into a .tsv file with a header",
+        texts.name, with_tab - texts.entries.begin() + 1, excerpt(*with_tab)));
+  }
+
   // Returns the texts as JSON objects, one per row.
   std::string json_lines(const TestTexts& texts) const {
     const std::vector<std::string> names = names_of_texts();
@@ -128,6 +151,7 @@ class DataReading {
     const bool has_tabs = std::all_of(texts.entries.begin(), texts.entries.end(), has_tab);
     // If the model does not state how many texts a row has, a line counts as a pair of texts if every line contains a tab.
     const bool is_pair = !has_words && names.size() == 2 && (knows_names || has_tabs);
+    if (!has_words && texts.form == TestTexts::Form::kLines) check_tabs(texts, names, is_pair);
     const bool is_by_two =
         is_pair && !has_tabs && texts.form == TestTexts::Form::kWords && texts.entries.size() % 2 == 0;
     std::string lines;
