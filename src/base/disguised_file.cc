@@ -45,8 +45,6 @@ constexpr Disguise kDisguises[] = {
      "a Python pickle, which is not read because it can execute code; get the file in its own format"},
     {bytes("\x80\x05"),
      "a Python pickle, which is not read because it can execute code; get the file in its own format"},
-    {bytes("\xff\xfe"), "text in UTF-16: save it as UTF-8"},
-    {bytes("\xfe\xff"), "text in UTF-16: save it as UTF-8"},
     {bytes("%PDF-"), "a PDF document"},
 };
 
@@ -61,6 +59,12 @@ bool begins_with_tag(std::string_view text, std::string_view tag) {
 
 }  // namespace
 
+std::string_view encoding_of_mark(std::string_view start) {
+  // The mark of UTF-32 in little-endian order begins with that of UTF-16.
+  if (start.starts_with(bytes("\xff\xfe\0\0")) || start.starts_with(bytes("\0\0\xfe\xff"))) return "UTF-32";
+  return start.starts_with(bytes("\xff\xfe")) || start.starts_with(bytes("\xfe\xff")) ? "UTF-16" : "";
+}
+
 bool is_lfs_pointer(std::string_view start) {
   return start.starts_with(kPointerStart);
 }
@@ -69,6 +73,9 @@ void refuse_disguised_text(std::string_view start, std::string_view path) {
   for (const Disguise& disguise : kDisguises) {
     if (!start.starts_with(disguise.start)) continue;
     throw_error(ErrorCode::kBadData, "{}: the file is {}", path, disguise.what);
+  }
+  if (const std::string_view encoding = encoding_of_mark(start); !encoding.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: the file is text in {}: save it as UTF-8", path, encoding);
   }
   constexpr size_t kTarMagicOffset = 257;
   if (start.size() > kTarMagicOffset && start.substr(kTarMagicOffset).starts_with("ustar")) {

@@ -138,6 +138,8 @@ std::vector<Case> disguise_cases() {
       data_file("PointerCsv", {"git lfs pull"}, "pointer.csv", kPointer),
       data_file("PointerTsv", {"git lfs pull"}, "pointer.tsv", kPointer),
       data_file("PointerJsonl", {"git lfs pull"}, "pointer.jsonl", kPointer),
+      data_file("PointerParquet", {"git lfs pull"}, "pointer.parquet", kPointer),
+      data_file("PointerSpreadsheet", {"git lfs pull"}, "pointer.xlsx", kPointer),
       data_file("PointerJson", {"git lfs pull"}, "pointer.json", kPointer),
       {"PointerInspected",
        4,

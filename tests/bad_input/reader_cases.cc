@@ -56,6 +56,7 @@ std::vector<Case> reader_cases() {
       data("CsvNul", 4, {"nul.csv:3"}, "nul.csv", "sentence,label\nword1,good\nwo\0rd2,bad\n"s),
       data("CsvInvalidUtf8", 4, {"utf8.csv:3", "UTF-8"}, "utf8.csv",
            "sentence,label\nword1,good\nw\xff\xfe,bad\n"),
+      data("CsvUtf32", 4, {"utf32.csv", "UTF-32"}, "utf32.csv", "\xff\xfe\0\0s\0\0\0"s),
       data("CsvUtf16", 4, {"utf16.csv", "UTF-8"}, "utf16.csv", "\xff\xfes\0e\0n\0"s),
       data("CsvEmpty", 4, {"empty.csv", "the file is empty", "name another"}, "empty.csv", ""),
       data("CsvHeaderOnly", 4, {"header.csv", "no rows"}, "header.csv", "sentence,label\n"),

@@ -222,6 +222,10 @@ TEST(PredictionFields, AreQuotedWhereATableNeedsIt) {
   EXPECT_NE(shown.bytes.find("\t\"tab\there\"\n"), std::string::npos) << shown.bytes;
   EXPECT_NE(shown.bytes.find("\t\"say \"\"x\"\"\"\n"), std::string::npos) << shown.bytes;
   EXPECT_NE(shown.bytes.find("\t\"two\nlines\"\n"), std::string::npos) << shown.bytes;
+  const TerminalRun tab = run({"predict", "--model_name_or_path", "tuned", "--test_file", "-", "--use_cpu"},
+                              "good\nfine\tfilm\n");
+  EXPECT_EQ(tab.exit_code, 0);
+  EXPECT_NE(tab.bytes.find("standard input:2: the line contains a tab"), std::string::npos) << tab.bytes;
   const auto refused = [&](const std::string& input) {
     return run(
         {"predict", "--model_name_or_path", "tuned", "--test_file", "-", "--use_cpu", "--log_level", "error"},
@@ -231,6 +235,11 @@ TEST(PredictionFields, AreQuotedWhereATableNeedsIt) {
            {"", "standard input: it contains no text"},
            {"\n\n", "standard input: it contains no text"},
            {"good\ncaf\xe9\n", "standard input:2:4: byte 0xE9 is not valid UTF-8"},
+           {"good\ncaf\xe9\n", "if the file is Latin-1: pipe it through iconv -f LATIN1 -t UTF-8"},
+           {"label\tsentence\n1\tgood\n",
+            "standard input:1: the line names the columns of a table ('label\\tsentence'), but one text per "
+            "line is "
+            "expected"},
            {std::string("a\0b\n", 4), "standard input:1:2: NUL byte"},
            {"{\"sentence\": \"a\"}\n{\"sentence\": 1}\n",
             "standard input:2: expected text in column 'sentence'"},

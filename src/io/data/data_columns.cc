@@ -111,6 +111,11 @@ constexpr std::pair<const char*, const char*> kPairsOfTexts[] = {{"sentence1", "
 
 [[noreturn]] void fail_ambiguous(const Table& table, const std::vector<std::string>& texts,
                                  const ColumnOptions& options) {
+  const bool has_label = table.find_column(options.label) >= 0;
+  if (const std::optional<std::string> value = value_in_header(table); value && !has_label) {
+    throw_error(ErrorCode::kBadData, "{}: {}", table.file_name(),
+                missing_header_advice(*value, table.num_columns()));
+  }
   if (options.num_texts == 2 && texts.size() == 1) {
     throw_error(ErrorCode::kBadData,
                 "{}: the model reads pairs of texts, but only the column '{}' is text; add the second text, "
@@ -247,6 +252,24 @@ std::string check_header(const Table& table, const ColumnOptions& options) {
 }
 
 namespace {
+
+// Refuses a JSON file that is one object with a list of rows per split of the data, such as {"train": [...], "test": [...]}.
+void refuse_splits_in_one_row(const Table& table) {
+  if (!table.is_typed() || table.is_conll() || table.num_rows() != 1) return;
+  std::string rows;
+  for (int64_t column = 0; column < table.num_columns(); ++column) {
+    if (table.kind(0, column) != CellKind::kList) return;
+    const std::vector<JsonItem> items = find_json_list(table.cell(0, column)).value();
+    if (!items.empty() && items[0].kind != CellKind::kObject) return;
+    if (!items.empty()) rows = table.columns()[static_cast<size_t>(column)];
+  }
+  if (rows.empty()) return;
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: the file is one object with lists of rows in {}, but one object per row is expected; write "
+      "each list into a file of its own",
+      table.file_name(), table.column_list());
+}
 
 // Refuses a JSON file that stores a table by columns instead of rows. pandas' DataFrame.to_json writes an object per column by default,
 // and a Python dictionary of lists becomes a list per column. Such a file would be read as a single row.
@@ -391,6 +414,7 @@ std::vector<std::string> token_id_columns(const ColumnChoice& columns) {
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
   if (const std::optional<ColumnChoice> ids = choose_id_columns(table, options)) return *ids;
+  refuse_splits_in_one_row(table);
   refuse_columns_as_rows(table, options);
   if (const std::optional<ColumnChoice> words = choose_word_columns(table, options)) return *words;
   ColumnChoice choice =

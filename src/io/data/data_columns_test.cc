@@ -294,9 +294,12 @@ TEST(Columns, NameAFileWithoutHeader) {
       {"1\n2\n", "1"},
       {"text,kind\ngood,positive\n", ""},
       {"review text,kind\ngood,positive\n", ""},
+      // The missing header is named instead of several columns that could be texts.
+      {"0,a1,NO_QUERY,some one,is upset\n4,b2,other,b,dived well\n", "0"},
   };
   for (const auto& c : cases) {
-    const std::string error = error_of([&] { require_label_column(csv(c.bytes), "label"); });
+    std::string error = error_of([&] { require_label_column(csv(c.bytes), "label"); });
+    if (std::string_view(c.bytes).starts_with("0,")) error = error_of([&] { choose_columns(csv(c.bytes)); });
     const std::string hint =
         fmt::format("the first row looks like data ('{}'), but it must name the ", c.value);
     EXPECT_EQ(error.find(hint) != std::string::npos, *c.value != '\0') << error;
@@ -357,6 +360,12 @@ TEST(Columns, AreNotTheRowsOfAFile) {
        {R"({"columns":["text","label"],"index":[0],"data":[["a",1]]})", R"([["a",1],["b",0]])"}) {
     EXPECT_NE(error(rows).find("every row must be an object"), std::string::npos) << error(rows);
     EXPECT_NE(error(rows).find("orient='records'"), std::string::npos) << error(rows);
+  }
+  for (const char* splits :
+       {R"({"train":[{"text":"a","label":1}],"test":[{"text":"b","label":0}]})",
+        R"({"train":[{"text":"a","label":1}],"test":[]})", "{\n\"data \": [{\"text\":\"a\"}]}"}) {
+    EXPECT_NE(error(splits).find("the file is one object with lists of rows in '"), std::string::npos)
+        << error(splits);
   }
   EXPECT_EQ(error(R"({"tokens":["a","b"],"ner_tags":[1,0]})"), "no error");
   EXPECT_EQ(error(R"({"text":"a","label":[1,0]})"), "no error");

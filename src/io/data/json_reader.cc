@@ -69,6 +69,7 @@ class RowParser {
   size_t find_column(std::string_view key, size_t guess) const;
   bool parse(size_t size);
   bool parse_repaired(std::string_view row);
+  void refuse_other_format(std::string_view row, int64_t offset) const;
   [[noreturn]] void fail_syntax(simdjson::error_code error, size_t begin, size_t end) const;
 
   const TextFile& file_;
@@ -91,12 +92,45 @@ class RowParser {
   simdjson::error_code error_ = simdjson::SUCCESS;
 };
 
+// Throws an error that names the format of the file if the row shows that it is not JSON Lines: a list of rows, objects over several
+// lines, dictionaries as Python prints them, or CSV.
+void RowParser::refuse_other_format(std::string_view row, int64_t offset) const {
+  const auto fail = [&](std::string_view problem) {
+    throw_at_place(file_.name, place_in(file_, offset), "{}\n  the row begins: {}", problem, excerpt(row));
+  };
+  if (row.starts_with("{'")) {
+    fail("the rows are dictionaries as Python prints them, not JSON; write each row with json.dumps()");
+  }
+  // The rules below are about the first row of JSON Lines, which is also the first text of the file.
+  if (table_ || offset != static_cast<int64_t>(file_.bytes.find_first_not_of(" \t\r\n"))) return;
+  if (row.starts_with('[') && row.find('{') != std::string_view::npos) {
+    fail("the file is one list of rows, but JSON Lines have one object per line; rename the file to .json");
+  }
+  const bool is_complete = row.find('}') != std::string_view::npos;
+  const bool is_continued = std::string_view("{[,").find(row.back()) != std::string_view::npos;
+  if (row == "[" || (row.starts_with('{') && is_continued && !is_complete)) {
+    fail(
+        "a row extends over several lines, but JSON Lines have one object per line; write them with pandas' "
+        "DataFrame.to_json(path, orient='records', lines=True), or a list of rows as .json");
+  }
+  const char first = row.empty() ? '\0' : row[0];
+  const bool is_json =
+      first == '{' || first == '[' || first == '"' || first == '-' || (first >= '0' && first <= '9');
+  const bool has_tab = row.find('\t') != std::string_view::npos;
+  if (!is_json && (has_tab || row.find(',') != std::string_view::npos)) {
+    fail(
+        fmt::format("the file does not contain JSON; if its rows are fields separated by {}, rename it to {}",
+                    has_tab ? "tabs" : "commas", has_tab ? ".tsv" : ".csv"));
+  }
+}
+
 void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end) const {
   const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
   if (error == simdjson::DEPTH_ERROR) {
     throw_at_place(file_.name, place_in(file_, static_cast<int64_t>(begin)),
                    "this row is nested more than {} levels deep: {}", kMaxRowDepth, excerpt(row));
   }
+  refuse_other_format(row, static_cast<int64_t>(begin));
   ErrorFinder finder;
   nlohmann::json::sax_parse(row.begin(), row.end(), &finder);
   const size_t at = begin + std::min(finder.offset.value_or(0), row.size());
@@ -282,6 +316,7 @@ void RowParser::add_row(size_t begin, size_t end, int64_t line) {
   }
   const simdjson::dom::element row = root_;
   if (!row.is_object()) {
+    refuse_other_format(std::string_view(file_.bytes).substr(begin, size), static_cast<int64_t>(begin));
     throw_at_place(file_.name, place_in(file_, static_cast<int64_t>(begin)),
                    "every row must be an object, {{\"column\": value, ...}}, but this is: {}{}",
                    excerpt(std::string_view(file_.bytes).substr(begin, size)),
@@ -337,6 +372,7 @@ Table read_json(const TextFile& file) {
     std::vector<std::string> keys;
     int64_t num_objects = 0;
     int64_t num_lists = 0;
+    std::vector<std::string_view> lists_of_rows;  // the keys whose values are lists of objects
     scanner.skip_space();
     bool more = !scanner.at('}');
     while (more) {
@@ -351,7 +387,11 @@ Table read_json(const TextFile& file) {
         read_rows(scanner, rows);
         found = true;
       } else {
-        scanner.skip_value();
+        const bool is_list = scanner.at('[');
+        const size_t begin = scanner.skip_value();
+        const std::string_view list = std::string_view(file.bytes).substr(begin, scanner.offset() - begin);
+        const size_t item = is_list ? list.find_first_not_of(" \t\r\n", 1) : std::string_view::npos;
+        if (item != std::string_view::npos && list[item] == '{') lists_of_rows.push_back(key);
       }
       scanner.skip_space();
       more = !scanner.at('}');
@@ -363,6 +403,14 @@ Table read_json(const TextFile& file) {
     scanner.take('}', "'}'");
     // Recognizes a table that was written by columns instead of rows, to report it: pandas' DataFrame.to_json writes an object per column
     // by default, and a dictionary of lists has a list per column.
+    if (!found && !lists_of_rows.empty()) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the file is one object with lists of rows in '{}', but one list of rows is expected; write "
+          "each list into a file of its own",
+          file.name,
+          fmt::join(std::span(lists_of_rows).first(std::min<size_t>(lists_of_rows.size(), 10)), "', '"));
+    }
     if (!found && ((!keys.empty() && num_objects == std::ssize(keys)) ||
                    (keys.size() >= 2 && num_lists == std::ssize(keys)))) {
       throw_error(

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -16,13 +17,22 @@
 namespace plimsoll {
 namespace {
 
+// Returns the command that converts the text to UTF-8. Texts that were not read from a file have names with a blank, such as
+// "standard input", and are converted on the way.
+std::string conversion_of(const std::string& name, std::string_view encoding) {
+  const std::string command = fmt::format("iconv -f {} -t UTF-8", encoding);
+  std::error_code ignored;
+  const bool is_file = name.find(' ') == std::string::npos || std::filesystem::exists(name, ignored);
+  return is_file ? fmt::format("{} {} > converted", command, name)
+                 : fmt::format("pipe it through {}", command);
+}
+
 void check_is_text(const TextFile& file) {
   const std::string& bytes = file.bytes;
-  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
+  if (const std::string_view encoding = encoding_of_mark(bytes); !encoding.empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: the file begins with a UTF-16 byte-order mark, but UTF-8 is expected\n  convert it: "
-                "iconv -f UTF-16 -t UTF-8 {} > converted",
-                file.name, file.name);
+                "{}: the file begins with a {} byte-order mark, but UTF-8 is expected\n  convert it: {}",
+                file.name, encoding, conversion_of(file.name, encoding));
   }
   refuse_disguised_text(std::string_view(bytes).substr(0, kDisguiseBytes), file.name);
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
@@ -36,9 +46,9 @@ void check_is_text(const TextFile& file) {
     const size_t offset = find_invalid_utf8(bytes);
     PLIMSOLL_CHECK(offset < bytes.size(), "two UTF-8 checks disagree");
     throw_at_place(file.name, place_in(file, static_cast<int64_t>(offset)),
-                   "byte 0x{:02X} is not valid UTF-8\n"
-                   "  if the file is Latin-1: iconv -f LATIN1 -t UTF-8 {} > converted",
-                   static_cast<unsigned>(static_cast<unsigned char>(bytes[offset])), file.name);
+                   "byte 0x{:02X} is not valid UTF-8\n  if the file is Latin-1: {}",
+                   static_cast<unsigned>(static_cast<unsigned char>(bytes[offset])),
+                   conversion_of(file.name, "LATIN1"));
   }
 }
 

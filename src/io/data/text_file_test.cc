@@ -38,6 +38,15 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
     const std::string error = error_of([&] { text_file_from_memory("f.csv", c.bytes); });
     EXPECT_TRUE(error.starts_with(c.message)) << error << "\n  expected " << c.message;
   }
+  // The command that converts the text must be one that can be run.
+  const auto advice = [](const char* name, std::string bytes) {
+    const std::string error = error_of([&] { text_file_from_memory(name, std::move(bytes)); });
+    return error.substr(error.rfind(": ") + 2);
+  };
+  EXPECT_EQ(advice("f.csv", "caf\xE9"), "iconv -f LATIN1 -t UTF-8 f.csv > converted");
+  EXPECT_EQ(advice("f.csv", "\xFF\xFE\0\0a\0\0\0"s), "iconv -f UTF-32 -t UTF-8 f.csv > converted");
+  EXPECT_EQ(advice("f.csv", "\xFE\xFF\0a"s), "iconv -f UTF-16 -t UTF-8 f.csv > converted");
+  EXPECT_EQ(advice("standard input", "caf\xE9"), "pipe it through iconv -f LATIN1 -t UTF-8");
 }
 
 TEST(TextFile, ReadsFilesAndRefusesFoldersAndMissingOnes) {
