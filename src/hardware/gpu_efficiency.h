@@ -105,10 +105,10 @@ inline constexpr double kGpuSlowdownOfExchanges = 1.02;
 constexpr double assumed_peer_gb_per_s(double link_gb_per_s, int64_t num_gpus) {
   return std::min(kGpuShareOfPeerLink * link_gb_per_s, num_gpus > 2 ? kGpuGroupGbPerS : kGpuPairGbPerS);
 }
-// The idle time in milliseconds between two consecutive copies on one queue. It was fitted to measurements
-// of `bench --experiments` with offloading. With the least memory, BERT-large makes 522 copies per step,
-// and with fp32 master weights 1472. Without this time, the estimates for the H100 were 12 and 22 % too
-// short, and the one for 522 copies on the H200 7 %. With it, the errors are 9, 13 and 3 %.
+// The idle time in milliseconds between two consecutive copies on one queue. It was fitted to measurements of `bench --experiments` with
+// offloading. Two runs of BERT-large were measured: one that offloads as much as possible makes 522 copies per step, and one with fp32
+// master weights makes 1472. Without this time, the estimates of these runs on an H100 were 12 and 22 % too short, and that of the first
+// run on an H200 was 7 % too short. With it, these errors are 9, 13 and 3 %.
 inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
 // The minimum time in milliseconds of an op that is launched as a part of a CUDA graph, including its launch. The first constant

@@ -144,12 +144,12 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
 // and A, and use the rest as the base. Neither the file of the adapter nor that of the base contains the rest: a program that reads the
 // adapter must compute it again from W. Thread-safe: pure functions.
 
-// Replaces a weight w_NK by the rest that PEFT 0.21 computes for it:
-// - PiSSA (Meng et al., arXiv 2404.02948): W - U_r S_r V_r^T, the weight without its r largest singular values. The rest
-//   depends neither on the signs of singular vectors nor on the scale. It is computed as W (I - V V^T) with V from the
-//   eigenvectors of W^T W, or of W W^T if W is wider than high.
-// - OLoRA (Buyukakyuz, arXiv 2406.01775): W - s Q_r R_r with W = Q R. Q_r R_r is the projection of W onto its first r
-//   columns, so signs do not matter either. It is computed with LAPACK's Householder reflections, which also define Q
+// Replaces a weight W (w_NK) by what PEFT 0.21 leaves of it after it has moved a part of the weight into the adapter:
+// - PiSSA (Meng et al., arXiv 2404.02948): W - U_r S_r V_r^T, the weight without its r largest singular values. This difference depends
+//   neither on the signs of the singular vectors nor on LoRA's scale. It is computed as W (I - V V^T) with V from the eigenvectors of
+//   W^T W, or of W W^T if W is wider than high.
+// - OLoRA (Buyukakyuz, arXiv 2406.01775): W - s Q_r R_r with W = Q R and LoRA's scale s = config.scale(). Q_r R_r is the projection of W
+//   onto its first r columns, so signs do not matter either. It is computed with LAPACK's Householder reflections, which also define Q
 //   for columns that depend linearly on others.
 // All arithmetic is in double precision, so the result equals an exact computation rounded once; PEFT works in fp32.
 // r is config.rank_of(rows, columns).

@@ -167,7 +167,8 @@ void read_initialisation(const Json& config, std::string_view where, AdapterConf
          "true, false, gaussian, eva, orthogonal, lora_ga, mica, pissa and olora");
 }
 
-// Reads the head of the model with which PEFT trained the adapter, which determines the task, and whether PEFT saved the whole head.
+// Reads from adapter_config.json which head the model had when PEFT trained the adapter, and whether PEFT saved the whole head with the
+// adapter. The head determines the task.
 void read_head(const Json& config, std::string_view where, AdapterConfig& adapter) {
   if (const Json* task = present(config, "task_type")) {
     // PEFT's models for feature extraction have no head, so the base model determines the task, as without a task type.

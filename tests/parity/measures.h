@@ -40,7 +40,8 @@ struct WeightErrors {
   double one_weight = 0;
 };
 
-// Returns the distance of the weights in `folder` from the reference after the case.
+// Returns how far the weights in `folder`, which the training run of the case `item` has saved, are from the weights that the reference
+// recorded for this case.
 WeightErrors weight_errors(const nlohmann::json& item, const std::string& folder);
 
 }  // namespace plimsoll::testing

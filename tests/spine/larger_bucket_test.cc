@@ -45,7 +45,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // Returns the padded batch size (bucket) that has exactly the sizes of the batch, without unused rows.
+  // Returns the smallest bucket for the batch: its numbers of tokens and sequences and its longest sequence, without unused rows.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -184,8 +184,8 @@ double roundoff(const TinyCase& test) {
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  // The largest distance between a run in a tight bucket and exact arithmetic, for each unit roundoff and
-  // model. Each model has a limit of its own, because a model with more layers or norms rounds more often and
+  // The largest distance between exact arithmetic and a run in the smallest bucket, which has exactly the sizes of its batch, for each
+  // unit roundoff and model. Each model has a limit of its own, because a model with more layers or norms rounds more often and
   // would make the limits of the others too large.
   std::map<std::pair<double, std::string>, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;

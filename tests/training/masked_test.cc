@@ -315,8 +315,7 @@ TEST(MaskedRuns, RowsMaskedByTheProgram) {
       },
       ErrorCode::kBadData);
   EXPECT_NE(message.find("179"), std::string::npos) << message;
-  // If a row has no classes, random tokens of it are masked, so the losses of two batches with the same rows
-  // differ.
+  // A row without labels gets random masks, so the losses of two batches with the same rows differ.
   DataRow plain{.text = "the kernel module is a small library for the secure shell of the system"};
   EXPECT_NE(*trainer.forward(trainer.make_batch({plain, plain, plain})).loss,
             *trainer.forward(trainer.make_batch({plain, plain, plain})).loss);

@@ -106,8 +106,9 @@ TEST(SequenceParallel, TakesTheRowsOfAWholeLookup) {
   EXPECT_NE(divided.find("%s: f32[T/2,4] = add(%x.rows, %drop)"), std::string::npos) << divided;
 }
 
-// If matrix products with each rank's part of a weight read gathered rows, the gradient of these rows is summed by a reduce_scatter. If a
-// head reads them, every rank computes the whole gradient, and nothing is exchanged.
+// Gathered rows are read either by matrix products, each of which has one rank's part of a weight, or by a head. In the first case a
+// reduce_scatter sums the gradients of the rows over the ranks. In the second case every rank computes the whole gradient, and nothing is
+// exchanged.
 TEST(SequenceParallel, HasTheGradientsOfBothKindsOfGather) {
   std::string text = testing::replaced(
       kDividedLayer, "  weight %out",
@@ -160,8 +161,8 @@ std::string update_with_row_gradient() {
   return text;
 }
 
-// Gradients of weights that were computed from the rows of a rank are summed over the tensor-parallel group at the end of the backward pass,
-// and the norm and the update read the sums.
+// Gradients of weights that were computed from the rows of a rank are summed over the tensor-parallel group at the end of the backward
+// pass, and the norm and the update read the sums.
 TEST(RowGradients, AreSummedBeforeTheUpdate) {
   const std::string before = update_with_row_gradient();
   std::string expected = before;

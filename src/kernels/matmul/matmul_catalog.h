@@ -175,8 +175,9 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
 // product, false if they call cuBLASLt.
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
-// Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T of at most kCudaFewRows rows and a multiple of
-// kCudaFewRowsTerms terms in 16 bits, with or without a bias and an addend, that does not add to its output.
+// Returns true if linear_few_rows_cuda.cu can compute the product: a layer x w^T with bf16 or fp16 operands, at most
+// kCudaFewRows rows of x, and a number of elements per row of x (terms of each sum) that is a multiple of kCudaFewRowsTerms. The layer may
+// have a bias and an addend, but must not add to its output.
 bool linear_few_rows_fit(const MatmulProblem& problem);
 inline constexpr int64_t kCudaFewRows = 32;
 inline constexpr int64_t kCudaFewRowsTerms = 32;
