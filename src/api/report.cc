@@ -54,6 +54,7 @@ std::string report_html(const std::vector<std::string>& folders) {
   if (folders.empty())
     throw_error(ErrorCode::kUsage, "report: give at least one run, the --output_dir of its training");
   std::vector<ReportSource> sources;
+  sources.reserve(folders.size());
   for (const std::string& folder : folders) sources.push_back(read_run(folder));
   name_sources(sources);
   return report_page(sources);

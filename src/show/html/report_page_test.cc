@@ -195,6 +195,7 @@ TEST(ReportSourceNames, DifferBetweenRuns) {
     }
     name_sources(sources);
     std::vector<std::string> short_names;
+    short_names.reserve(sources.size());
     for (const ReportSource& source : sources) short_names.push_back(source.short_name);
     return short_names;
   };

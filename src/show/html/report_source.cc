@@ -26,7 +26,7 @@ std::string last_parts(const std::string& path, size_t count) {
   std::string text = parts.back();
   for (size_t i = 1; i < std::min(count, parts.size()); ++i) {
     const std::string& part = parts[parts.size() - 1 - i];
-    text = part + (part == "/" ? "" : "/") + text;
+    text.insert(0, part == "/" ? "" : "/").insert(0, part);
   }
   return text;
 }
