@@ -15,7 +15,7 @@ packages_of() {
     demo) echo "curl ca-certificates unzip wordnet-base" ;;
     demo-clm) echo "bible-kjv" ;;
     python) echo "python3 python3-pytest python3-numpy" ;;
-    format) echo "clang-format" ;;
+    format) echo "clang-format pyflakes3" ;;
     tidy) echo "clang-tidy" ;;
     fuzz) echo "clang libomp-dev python3" ;;
     bench) echo "libbenchmark-dev" ;;

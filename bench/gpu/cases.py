@@ -72,6 +72,7 @@ def loss_bound(precision):
     (2^-11 for tf32 and fp16, 2^-9 for bf16), and the two programs round at different points: about 12 roundings per layer in 4 layers
     and two programs, so that the loss of a sample differs by about u sqrt(2 x 48) = 10 u. Averaging over 256 samples would divide
     this by 16 if their errors were independent. All samples share the rounded weights, so the bound divides it by 4 only: 2.5 u."""
+    unit = {"fp32": 0.0, "tf32x3": 2.0**-21, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
     return (1e-5 if precision in ("fp32", "tf32x3") else 0.0) + 2.5 * unit[precision]
 
 

@@ -225,13 +225,16 @@ def attention_ms(key, device):
     return dict(ms=ms, kernel=name)
 
 
-def ceilings(wanted, device):
+def copy_bandwidth(device):
+    """Returns the bytes per second that a copy within the device's memory reads and writes, and the device that did it."""
     size = 2**31 if device != "cpu" else 2**24
     source = torch.empty(size, device=device, dtype=torch.uint8)
     target = torch.empty_like(source)
-    used = used_by(source.device)
-    copy = 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000)
-    del source, target
+    return 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000), used_by(source.device)
+
+
+def ceilings(wanted, device):
+    copy, used = copy_bandwidth(device)
     if device == "cpu":  # a run on a CPU only checks that the script works
         wanted["products"] = [key for key in wanted["products"] if " 8192 " not in key]
     return dict(device=used, copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},

@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import devices  # noqa: E402
-from cases import CASES, LARGE, MIB, SHORT_ROWS, case, on_cpu, short_lengths
+from cases import CASES, LARGE, MIB, SHORT_ROWS, case, loss_bound, on_cpu, short_lengths
 from floors import ceilings_wanted, floor_of, num_parameters
 from results import described, judge, markdown
 from sides import arrivals, steady, train_figures
@@ -13,6 +13,7 @@ from sides import arrivals, steady, train_figures
 
 def self_check():
     devices.self_check()
+    assert loss_bound("fp32") == 1e-5 and loss_bound("bf16") == 2.5 / 512, (loss_bound("fp32"), loss_bound("bf16"))
     log = [dict(step=s, loss=0.7, train_runtime=5.0 + 0.1 * s) for s in (1, 5, 10, 15, 20, 25, 30)] + [dict(step=30, train_loss=0.7)]
     found = steady(log, 32, 30)
     assert (found["from_step"], found["to_step"]) == (10, 30) and abs(found["samples_per_s"] - 320) < 1e-6, found

@@ -47,6 +47,10 @@ class Scripts(unittest.TestCase):
         return self.run_script("bench/cpu/compare.py", path or self.simulation.program, self.folder, "--pairs", "1", "--threads", str(threads),
                                "--python", self.simulation.peer, "--cases", case, *words, **said)
 
+    def test_the_gpu_comparison_checks_itself(self):
+        code, output = self.run_script("bench/gpu/compare.py", "--self_check")
+        self.assertEqual((code, output.strip()), (0, "self check passed"))
+
     def assert_clean(self, side, threads):
         environments = self.simulation.environments(side)
         self.assertTrue(environments, side)
