@@ -1,5 +1,6 @@
 #include "kernels/embedding/first_token.h"
 
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll {
@@ -11,6 +12,7 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads)
     first_token_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut out, int64_t C,
                            SequenceRow which) {
+  begin_early_launch();
   const int64_t b = blockIdx.x;
   const bool used = cu_seqlens[b] < cu_seqlens[b + 1];
   const int64_t row = row_of_sequence(cu_seqlens, b, which);
@@ -74,10 +76,10 @@ void first_token_fwd_cuda(const FirstTokenFwdArgs& args, CudaStream stream) {
   cuda::check_cuda_operands(kKernel, {{"x", args.x}, {"out", args.out}});
   cuda::check_cu_seqlens(kKernel, args.cu_seqlens);
   if (args.B <= 0) return;
-  cuda::first_token_fwd_kernel<<<static_cast<unsigned>(args.B), cuda::kThreads, 0, stream>>>(
-      cuda::any_floats(args.x), args.cu_seqlens.as<int32_t>(), cuda::any_floats_out(args.out), args.C,
-      args.row);
-  PLIMSOLL_CHECK_LAUNCH("first_token_fwd");
+  cuda::launch_early(cuda::first_token_fwd_kernel,
+                     {dim3(static_cast<unsigned>(args.B)), dim3(cuda::kThreads)}, stream,
+                     cuda::any_floats(args.x), args.cu_seqlens.as<int32_t>(), cuda::any_floats_out(args.out),
+                     args.C, args.row);
 }
 
 void first_token_bwd_cuda(const FirstTokenBwdArgs& args, CudaStream stream) {

@@ -31,6 +31,7 @@ __device__ int length_of_sequence(const int32_t* cu_seqlens, int B, int64_t t) {
 
 // Computes the cosine and sine of one frequency for one row per thread. Neighbouring threads compute neighbouring frequencies.
 __global__ void __launch_bounds__(kThreads) rope_table_kernel(const __grid_constant__ TableArgs args) {
+  begin_early_launch();
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t t = at / args.half;
   const int i = static_cast<int>(at % args.half);
@@ -117,8 +118,8 @@ void rope_table_cuda(const RopeTableArgs& args, CudaStream stream) {
   const cuda::TableArgs table{
       args.positions.as<int32_t>(), args.cu_seqlens.as<int32_t>(), args.table.as<float>(), args.T,
       static_cast<int>(args.B),     static_cast<int>(args.D / 2),  args.frequencies};
-  cuda::rope_table_kernel<<<static_cast<unsigned>(blocks), cuda::kThreads, 0, stream>>>(table);
-  PLIMSOLL_CHECK_LAUNCH("rope_table");
+  cuda::launch_early(cuda::rope_table_kernel, {dim3(static_cast<unsigned>(blocks)), dim3(cuda::kThreads)},
+                     stream, table);
 }
 
 void rope_cuda(const RopeArgs& args, CudaStream stream) {
