@@ -151,6 +151,19 @@ Case third_type(std::string name, std::string command, std::string file_argument
           }};
 }
 
+// Makes a test case with a model folder whose weights are only in the file `weights`, which Plimsoll does not read.
+Case weights_of_another_program(std::string name, std::string first_words, std::string remedy,
+                                std::string weights) {
+  return {std::move(name),
+          4,
+          {"it has no model.safetensors", std::move(first_words), std::move(remedy)},
+          [weights = std::move(weights)](const Ground& ground) {
+            const std::string copy = ground.model_without("model.safetensors");
+            std::filesystem::copy_file(ground.data(), copy + "/" + weights);
+            return ground.predict(copy);
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> weight_cases() {
@@ -276,6 +289,35 @@ std::vector<Case> weight_cases() {
          const std::string copy = ground.model_without("model.safetensors");
          std::filesystem::copy_file(ground.data(), copy + "/pytorch_model.bin");
          return ground.predict(copy);
+       }},
+      weights_of_another_program("WeightsInACheckpointOfLightning", "only last.ckpt", "PyTorch Lightning", "last.ckpt"),
+      weights_of_another_program("WeightsOfPyTorch", "only model.pt (a PyTorch pickle file)",
+                                 "weights_only=True", "model.pt"),
+      weights_of_another_program("WeightsOfOnnx", "only model.onnx", "from which it was exported",
+                                 "model.onnx"),
+      weights_of_another_program("WeightsOfLlamaCpp", "only model-q8_0.gguf", "gguf_file", "model-q8_0.gguf"),
+      weights_of_another_program("WeightsOfTensorFlow", "only tf_model.h5", "transformers 4", "tf_model.h5"),
+      weights_of_another_program("WeightsInAnOtherwiseNamedFile", "only weights.safetensors", "Rename it",
+                                 "weights.safetensors"),
+      weights_of_another_program("WeightsInShardsWithoutAnIndex", "only model-00001-of-00002.safetensors",
+                                 "model.safetensors.index.json", "model-00001-of-00002.safetensors"),
+      {"WeightsInAFolderInside",
+       4,
+       {"only a model in the folder 0_Transformer", "Give this path instead"},
+       [](const Ground& ground) {
+         const std::string inner = ground.model_with("", "");
+         const std::string folder = ground.path("model_inside");
+         std::filesystem::create_directories(folder);
+         std::filesystem::rename(inner, folder + "/0_Transformer");
+         return ground.predict(folder);
+       }},
+      {"WeightsAndConfigOfAnotherProgram",
+       4,
+       {"it has no config.json and no model.safetensors, only model.gguf"},
+       [](const Ground& ground) {
+         std::filesystem::create_directories(ground.path("only_gguf"));
+         ground.file("only_gguf/model.gguf", "GGUF");
+         return ground.predict(ground.path("only_gguf"));
        }},
       {"WeightsIndexNamesNoFile",
        4,

@@ -1,28 +1,59 @@
 // Recognizes folders that users mistake for checkpoints of Plimsoll.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "base/printable.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
 
 namespace plimsoll {
 namespace {
 
+// The name of the file or folder is `begin`, or it begins with `begin` and ends with `end`.
 struct ForeignState {
-  std::string_view file;
+  std::string_view begin;
+  std::string_view end;
   std::string_view program;
 };
 
-// File names by which the checkpoints of other programs are recognized.
+// Names of files and folders by which the checkpoints of other programs are recognized.
 constexpr ForeignState kForeignStates[] = {
-    {"zero_to_fp32.py", "DeepSpeed"},
-    {"random_states_0.pkl", "Hugging Face's accelerate"},
-    {"training_args.bin", "Hugging Face's Trainer"},
-    {"optimizer.pt", "Hugging Face's Trainer"},
-    {"scheduler.pt", "Hugging Face's Trainer"},
-    {"rng_state.pth", "Hugging Face's Trainer"},
-    {"rng_state_0.pth", "Hugging Face's Trainer"},
-    {"trainer_state.json", "Hugging Face's Trainer"},
+    {"zero_to_fp32.py", "", "DeepSpeed"},
+    {"mp_rank_", "_model_states.pt", "DeepSpeed"},
+    {"zero_pp_rank_", "_optim_states.pt", "DeepSpeed"},
+    {"bf16_zero_pp_rank_", "_optim_states.pt", "DeepSpeed"},
+    {"pytorch_model_fsdp_0", "", "PyTorch's FSDP"},
+    {"pytorch_model_fsdp.bin", "", "PyTorch's FSDP"},
+    {"", ".distcp", "PyTorch's FSDP or torch.distributed"},
+    {"", ".ckpt", "PyTorch Lightning"},
+    {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
+    {"random_states_0.pkl", "", "Hugging Face's accelerate"},
+    {"training_args.bin", "", "Hugging Face's Trainer"},
+    {"optimizer.pt", "", "Hugging Face's Trainer"},
+    {"scheduler.pt", "", "Hugging Face's Trainer"},
+    {"rng_state.pth", "", "Hugging Face's Trainer"},
+    {"rng_state_0.pth", "", "Hugging Face's Trainer"},
+    {"trainer_state.json", "", "Hugging Face's Trainer"},
 };
+
+bool matches(const ForeignState& row, std::string_view name) {
+  if (row.end.empty()) return name == row.begin;
+  return name.size() >= row.begin.size() + row.end.size() && name.starts_with(row.begin) &&
+         name.ends_with(row.end);
+}
+
+// Returns the sentence about a checkpoint of another program. `name` is the file or folder by which it was recognized.
+std::string describe_state(const ForeignState& row, std::string_view name, const std::string& as_model) {
+  return fmt::format(
+      "it is a checkpoint of {} ({}), whose optimizer and position Plimsoll cannot continue. {}", row.program,
+      printable(name), as_model);
+}
+
+constexpr std::string_view kSaveItsModel =
+    "It has no weights in safetensors either; save its model with save_pretrained() and give that folder as "
+    "--model_name_or_path";
 
 bool contains(FileSystem& files, const std::string& folder, std::string_view name) {
   return files.status(join_path(folder, name)).has_value();
@@ -47,10 +78,20 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
   const auto status = files.status(folder);
   if (!status || contains(files, folder, kManifestFile)) return {};
   if (status->kind != FileKind::kFolder) {
+    const std::string_view name = std::string_view(folder).substr(folder.rfind('/') + 1);
+    for (const ForeignState& row : kForeignStates) {
+      if (matches(row, name)) return describe_state(row, name, std::string(kSaveItsModel));
+    }
     return "it is a file, but a checkpoint of Plimsoll is a folder (checkpoint-STEP in --output_dir)";
   }
   // Only checkpoints of Plimsoll contain these files, so the folder is a checkpoint that lost its manifest.
   if (contains(files, folder, kOptimizerFile) || contains(files, folder, kRunStateFile)) return {};
+  if (const std::string inside = checkpoint_inside(files, folder); !inside.empty()) {
+    return fmt::format(
+        "it contains checkpoints and is none itself; name one of them, such as {}, or give True to "
+        "resume from the newest in --output_dir",
+        inside);
+  }
   const bool has_weights = contains(files, folder, kWeightsFile) ||
                            contains(files, folder, kWeightsIndexFile) ||
                            contains(files, folder, kAdapterWeightsFile);
@@ -59,20 +100,13 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
                         "To begin a new run with its weights, give --model_name_or_path {} without "
                         "--resume_from_checkpoint",
                         folder)
-                  : std::string(
-                        "It has no weights in safetensors either; save its model with save_pretrained() and "
-                        "give that folder as --model_name_or_path");
-  for (const ForeignState& state : kForeignStates) {
-    if (!contains(files, folder, state.file)) continue;
-    return fmt::format(
-        "it is a checkpoint of {} ({}), whose optimizer and position Plimsoll cannot continue. {}",
-        state.program, state.file, as_model);
-  }
-  if (const std::string inside = checkpoint_inside(files, folder); !inside.empty()) {
-    return fmt::format(
-        "it contains checkpoints and is none itself; name one of them, such as {}, or give True to "
-        "resume from the newest in --output_dir",
-        inside);
+                  : std::string(kSaveItsModel);
+  std::vector<FolderEntry> entries = files.list(folder);
+  std::ranges::sort(entries, {}, &FolderEntry::name);
+  for (const ForeignState& row : kForeignStates) {
+    for (const FolderEntry& entry : entries) {
+      if (matches(row, entry.name)) return describe_state(row, entry.name, as_model);
+    }
   }
   if (!has_weights) return {};
   return fmt::format("it is a model without the state of a run. {}", as_model);

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/disguised_file.h"
 #include "base/guarded_json.h"
 #include "base/printable.h"
+#include "io/ckpt/foreign_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -34,51 +34,11 @@ constexpr std::string_view kTokenizerFiles[] = {
     "vocab.txt",
 };
 
-struct ForeignWeights {
-  std::string_view file;
-  std::string_view what;
-};
-
-constexpr ForeignWeights kForeignWeights[] = {
-    {"pytorch_model.bin", "a PyTorch pickle file"},
-    {"pytorch_model.bin.index.json", "sharded PyTorch pickle files"},
-    {"tf_model.h5", "TensorFlow weights"},
-    {"flax_model.msgpack", "Flax weights"},
-};
-
-bool is_file(FileSystem& files, const std::string& path) {
-  const auto status = files.status(path);
-  return status && status->kind == FileKind::kFile;
-}
-
-// Refuses a file that is a Git LFS pointer, which means that its content was not downloaded yet. Errors: kBadData.
-void refuse_pointer(FileSystem& files, const std::string& path) {
-  const std::string start = start_of_file(files, path);
-  if (is_lfs_pointer(start)) refuse_disguised_text(start, path);
-}
-
 // Throws an error for a folder without safetensors weights. The message names other weight files in the folder, if there are any, and
 // tells how to convert them.
 [[noreturn]] void fail_without_weights(FileSystem& files, const std::string& folder) {
-  for (const ForeignWeights& foreign : kForeignWeights) {
-    if (!is_file(files, join_path(folder, foreign.file))) continue;
-    refuse_pointer(files, join_path(folder, foreign.file));
-    const bool pickle = foreign.file == "pytorch_model.bin";
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: it has no {}, only {} ({}), which Plimsoll does not read{}. Convert it once on a machine with "
-        "PyTorch:\n  {}",
-        folder, kWeightsFile, foreign.file, foreign.what,
-        pickle ? ", because loading a pickle can execute code" : "",
-        pickle ? fmt::format("cd '{}' && python3 -c \"import torch, safetensors.torch as s; "
-                             "w = torch.load('pytorch_model.bin', map_location='cpu', weights_only=True); "
-                             "s.save_file({{k: v.clone().contiguous() for k, v in w.items()}}, "
-                             "'model.safetensors', metadata={{'format': 'pt'}})\"",
-                             folder)
-               : fmt::format("python3 -c \"from transformers import AutoModel; "
-                             "AutoModel.from_pretrained('{0}').save_pretrained('{0}')\"",
-                             folder));
-  }
+  if (const std::string foreign = describe_foreign_weights(files, folder); !foreign.empty())
+    throw_error(ErrorCode::kBadData, "{}: it has no {}, {}", folder, kWeightsFile, foreign);
   throw_error(ErrorCode::kBadData,
               "{}: it has neither {} nor {}. Check that the folder contains a complete model (a download may "
               "have been interrupted)",
@@ -224,9 +184,10 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
     }
   }
   if (!is_file(files, config_path) && !model.is_adapter()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: it has no {}. Check that the folder contains a complete Hugging Face model", path,
-                kConfigFile);
+    const std::string foreign = has_model ? "" : describe_foreign_weights(files, path);
+    throw_error(ErrorCode::kBadData, "{}: it has no {}{}", path, kConfigFile,
+                foreign.empty() ? ". Check that the folder contains a complete Hugging Face model"
+                                : " and no " + std::string(kWeightsFile) + ", " + foreign);
   }
   if (is_file(files, config_path)) {
     model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
