@@ -177,7 +177,7 @@ constexpr std::string_view kPageRules = R"(
   `label` or `labels`.
 - Padding (`attention_mask` 0) of such rows is left out at both ends, and positions are counted from the first token that is not padding.
   transformers counts padding on the left too, unless the data has `position_ids`, so models with learned positions (BERT, DistilBERT,
-  ELECTRA, GPT-2) differ there; pad on the right to get the same results. A mask of 0 between other tokens, other `position_ids`, and
+  ELECTRA, GPT-2) differ there, which a warning says; pad on the right to get the same results. A mask of 0 between other tokens, other `position_ids`, and
   `token_type_ids` with GPT-2 are errors. Models without embeddings of token types ignore `token_type_ids`.
 - Labels that are lists (`[1, 0, 1]`, `["a", "b"]`, as JSON, Python, NumPy or PyTorch writes them, also tuples, sets and `array([1, 0])`) are sets of classes, in CSV too.
   `--label_delimiter '#'` splits cells such as `a#b`, and is saved with the model.

@@ -53,6 +53,13 @@ struct Head {
   ValueId (*build)(ModelBuilder& builder, ValueId x_TC) = nullptr;
 };
 
+// How the positions of tokens enter a model.
+enum class Positions : uint8_t {
+  kLearned,  // each position has an embedding, and the first position of a row is 0
+  kLearnedAfterPadding,  // the same, but positions start at pad_token_id + 1 and padding has the position pad_token_id, as in RoBERTa
+  kRotary,  // attention rotates q and k, so that only the distances between tokens matter
+};
+
 struct Architecture {
   std::string_view model_type;  // value of the key model_type in config.json
   // The beginning of the name of Hugging Face's class. A suffix that depends on the HeadKind follows it.
@@ -72,8 +79,7 @@ struct Architecture {
   bool has_token_types = false;
   // True if transformers adds the word embedding with the index of the token type to each token. Plimsoll does not compute this.
   bool types_are_words = false;
-  // True if positions start at pad_token_id + 1 and a padding token has the position pad_token_id, as in RoBERTa.
-  bool positions_follow_padding = false;
+  Positions positions = Positions::kLearned;
   void (*add_encoder_weights)(std::vector<WeightSpec>& specs, const ModelConfig& config) = nullptr;
   // Builds the encoder and returns x_TC, the hidden state of every token.
   ValueId (*build_encoder)(ModelBuilder& builder) = nullptr;
@@ -102,9 +108,13 @@ const Architecture* find_architecture(std::string_view model_type);
 // configuration.
 const Architecture& architecture_of(std::string_view model_type);
 
-// Returns the id of the padding token if the positions of tokens start after this id (Architecture::positions_follow_padding), else -1. In
+// Returns the id of the padding token if the positions of tokens start after this id (Positions::kLearnedAfterPadding), else -1. In
 // both cases the first token of a text has the position (result + 1).
 int64_t position_padding_id(const ModelConfig& config);
+
+// Returns true if transformers computes another result for a row when padding precedes its tokens, because it counts the padding as
+// positions with embeddings of their own.
+bool depends_on_left_padding(const ModelConfig& config);
 
 // Returns the number of token types that have an embedding, or 0 if the model has no embeddings of token types.
 int64_t num_token_types(const ModelConfig& config);

@@ -41,7 +41,12 @@ const Architecture& architecture_of(std::string_view model_type) {
 }
 
 int64_t position_padding_id(const ModelConfig& config) {
-  return architecture_of(config.model_type).positions_follow_padding ? config.pad_token_id : -1;
+  const bool follow = architecture_of(config.model_type).positions == Positions::kLearnedAfterPadding;
+  return follow ? config.pad_token_id : -1;
+}
+
+bool depends_on_left_padding(const ModelConfig& config) {
+  return architecture_of(config.model_type).positions == Positions::kLearned;
 }
 
 int64_t num_token_types(const ModelConfig& config) {

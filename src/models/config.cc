@@ -202,7 +202,7 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   positive("max_position_embeddings", config.max_position_embeddings, 1 << 20);
   positive("num_labels", config.num_labels, 1 << 20);
   const Architecture& architecture = architecture_of(config.model_type);
-  if (architecture.positions_follow_padding && config.pad_token_id < 0) {
+  if (architecture.positions == Positions::kLearnedAfterPadding && config.pad_token_id < 0) {
     throw_error(ErrorCode::kBadData,
                 "{}: pad_token_id is null, but in a model of type '{}' it determines the first position; set "
                 "it to the id of the padding token",

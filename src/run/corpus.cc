@@ -242,6 +242,9 @@ class CorpusReading {
       check_ready_columns(part, config_);
       TokenSet tokens = part.tokens(document_length());
       has_ready_labels_ = has_ready_labels_ || is_chat(tokens);
+      // Rows without labels are joined to blocks, in which their padding would have no meaning.
+      if (std::string text = left_padding_warning(part, config_); is_chat(tokens) && !text.empty())
+        diagnostics_.warn(std::move(text));
       if (is_chat(tokens) && is_masked_language_model(config_)) {
         throw_error(
             ErrorCode::kBadData,

@@ -476,6 +476,7 @@ class DataReading {
   // Reads token ids from the file instead of tokenizing texts.
   Dataset take_ready_tokens(const TextSplit& split, LabelUse use) {
     check_ready_columns(split, config_);
+    if (std::string text = left_padding_warning(split, config_); !text.empty()) warn(std::move(text));
     Dataset data;
     data.tokens = split.tokens(max_seq_length(arguments_, config_));
     check_ready_ids(split, data.tokens, config_);

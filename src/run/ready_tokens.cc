@@ -1,5 +1,9 @@
 #include "run/ready_tokens.h"
 
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "base/check.h"
 #include "models/architecture.h"
 
@@ -30,6 +34,16 @@ void check_ready_columns(const TextSplit& split, const ModelConfig& config) {
         "this model from {}; remove the column to use these positions",
         file_name, *split.first_position(), first_position);
   }
+}
+
+std::string left_padding_warning(const TextSplit& split, const ModelConfig& config) {
+  const std::optional<int64_t> line = split.first_left_padded_line();
+  if (!line || split.first_position() || !depends_on_left_padding(config)) return {};
+  return fmt::format(
+      "{}:{}: the row is padded on the left: Plimsoll counts positions from its first token, but "
+      "transformers from "
+      "the padding, so that a model of type '{}' gives other results there; pad on the right to get the same",
+      split.table().file_name(), *line, config.model_type);
 }
 
 void check_ready_ids(const TextSplit& split, const TokenSet& tokens, const ModelConfig& config) {

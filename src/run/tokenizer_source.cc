@@ -215,12 +215,12 @@ void warn_of_cut_length(const Arguments& arguments, const ModelConfig& config, D
   const int64_t given = dummy ? arguments.dummy_seq_length : arguments.max_seq_length;
   const int64_t by_default = dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
   const int64_t longest = max_sequence_length(config);
-  if (given <= longest) return;
+  // Nobody asked for the default length. If the positions of the model cut a text, warn_of_truncation() says so.
+  if (given <= longest || given == by_default) return;
   const bool has_blocks = is_language_model(config) && !separates_documents(arguments, config);
   diagnostics.warn(fmt::format(
-      "--{} {}{} is more than the positions of the model; {} {}",
-      dummy ? "dummy_seq_length" : "max_seq_length", given, given == by_default ? ", the default," : "",
-      has_blocks ? "blocks have" : "texts are truncated to", counted(longest, "token")));
+      "--{} {} is more than the positions of the model; {} {}", dummy ? "dummy_seq_length" : "max_seq_length",
+      given, has_blocks ? "blocks have" : "texts are truncated to", counted(longest, "token")));
 }
 
 }  // namespace plimsoll

@@ -51,6 +51,14 @@ class FirstTry : public ::testing::Test {
                output, locale, more, columns);
   }
 
+  // The same run with texts that are truncated to fewer tokens than requested, which prints a warning.
+  TerminalRun train_with_warning(Output output, const std::vector<std::string>& environment = {}) const {
+    fs::remove_all(folder_.path() + "/runs");
+    return run({"train", "--model_name_or_path", "data/demo/minilm", "--train_file", "train.tsv",
+                "--output_dir", "runs/mine", "--use_cpu", "--max_seq_length", "100"},
+               output, "C.UTF-8", environment);
+  }
+
   ScratchFolder folder_;
 };
 
@@ -252,15 +260,15 @@ TEST_F(FirstTryOnATerminal, ColourIsModest) {
   const std::string yellow = "\033[33mwarning:\033[0m ";
   const std::string red = "\033[1;31mplimsoll:\033[0m ";
   const std::vector<std::string> wrong{"train", "--lerning_rate", "1"};
-  EXPECT_NE(train(Output::kTerminal, "C.UTF-8").bytes.find(yellow), std::string::npos);
+  EXPECT_NE(train_with_warning(Output::kTerminal).bytes.find(yellow), std::string::npos);
   EXPECT_NE(run(wrong, Output::kTerminal).bytes.find(red), std::string::npos);
-  EXPECT_EQ(train(Output::kTerminal, "C.UTF-8", {"NO_COLOR=1"}).bytes.find("\033[33m"), std::string::npos);
+  EXPECT_EQ(train_with_warning(Output::kTerminal, {"NO_COLOR=1"}).bytes.find("\033[33m"), std::string::npos);
   EXPECT_FALSE(has_escape(run(wrong, Output::kTerminal, "C.UTF-8", {"NO_COLOR=1"})));
   EXPECT_TRUE(has_escape(run(wrong, Output::kTerminal, "C.UTF-8", {"NO_COLOR="})))
       << "an empty value has no meaning";
-  EXPECT_FALSE(has_escape(train(Output::kTerminal, "C.UTF-8", {"TERM=dumb"})));
+  EXPECT_FALSE(has_escape(train_with_warning(Output::kTerminal, {"TERM=dumb"})));
   EXPECT_FALSE(has_escape(run(wrong, Output::kTerminal, "C.UTF-8", {"TERM=dumb"})));
-  EXPECT_FALSE(has_escape(train(Output::kPipe, "C.UTF-8")));
+  EXPECT_FALSE(has_escape(train_with_warning(Output::kPipe)));
   EXPECT_FALSE(has_escape(run(wrong, Output::kPipe)));
 }
 
@@ -287,9 +295,17 @@ TEST_F(FirstTryOnATerminal, TheLocaleDecidesTheCharacters) {
 
 TEST_F(FirstTryOnATerminal, QuietRunsPrintResults) {
   const auto trained = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words{
-        "train",        "--model_name_or_path", "data/demo/minilm", "--train_file",         "train.tsv",
-        "--output_dir", "runs/quiet",           "--use_cpu",        "--replace_checkpoints"};
+    std::vector<std::string> words{"train",
+                                   "--model_name_or_path",
+                                   "data/demo/minilm",
+                                   "--train_file",
+                                   "train.tsv",
+                                   "--output_dir",
+                                   "runs/quiet",
+                                   "--use_cpu",
+                                   "--replace_checkpoints",
+                                   "--max_seq_length",
+                                   "100"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words, Output::kTerminal);
   };

@@ -155,6 +155,11 @@ std::optional<std::string_view> TextSplit::second_text(int64_t row) const {
   return table_.cell(rows_[index(row)], second_);
 }
 
+std::optional<int64_t> TextSplit::first_left_padded_line() const {
+  if (ids_.first_left_padded < 0) return std::nullopt;
+  return table_.line(ids_.first_left_padded);
+}
+
 std::pair<int32_t, int64_t> TextSplit::largest_type() const {
   std::pair<int32_t, int64_t> found{0, 0};
   for (const int64_t row : rows_) {

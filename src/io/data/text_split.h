@@ -54,6 +54,8 @@ class TextSplit {
   bool states_types() const { return ids_.states_types; }
   // Returns the position of the first token of every row, if the file states positions. Requires: has_ids().
   std::optional<int64_t> first_position() const { return ids_.first_position; }
+  // Returns the line of the first row with padding before its first token, which is left out, or nothing. Requires: has_ids().
+  std::optional<int64_t> first_left_padded_line() const;
   // Returns the largest token type of the rows and the line of the first row that has it. Requires: has_ids().
   std::pair<int32_t, int64_t> largest_type() const;
 

@@ -149,6 +149,8 @@ class TokenRowReader {
       read_list(columns_.mask, 1, mask_);
       require_length(columns_.mask, mask_.size());
       require_padding_at_ends();
+      const bool is_padded = !mask_.empty() && mask_.front() == 0;
+      if (is_padded && result_.first_left_padded < 0) result_.first_left_padded = row_;
     }
     if (columns_.positions >= 0) {
       read_list(columns_.positions, std::numeric_limits<int32_t>::max(), positions_);

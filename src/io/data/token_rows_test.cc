@@ -69,9 +69,16 @@ TEST(TokenRows, HavePositionsThatFollowOneByOne) {
       "1, 1]}\n"
       "{\"input_ids\": [101, 102, 0], \"position_ids\": [0, 1, 9], \"attention_mask\": [1, 1, 0]}\n");
   EXPECT_EQ(bert.first_position(), 0);
+  EXPECT_EQ(bert.first_left_padded_line(), 1);
   EXPECT_EQ(row_ids(bert.tokens(128), 0), (std::vector<int32_t>{101, 7, 102}));
   EXPECT_EQ(ids_of("{\"input_ids\": [0, 5, 2], \"position_ids\": [2, 3, 4]}\n").first_position(), 2);
   EXPECT_EQ(ids_of("{\"input_ids\": [0, 5, 2]}\n").first_position(), std::nullopt);
+  EXPECT_EQ(ids_of("{\"input_ids\": [5, 2, 0], \"attention_mask\": [1, 1, 0]}\n").first_left_padded_line(),
+            std::nullopt);
+  EXPECT_EQ(ids_of("{\"input_ids\": [5, 2, 0], \"attention_mask\": [1, 1, 0]}\n"
+                   "{\"input_ids\": [0, 5, 2], \"attention_mask\": [0, 1, 1]}\n")
+                .first_left_padded_line(),
+            2);
 }
 
 // Rows that a program passes in memory follow the same rule as files: types are an error if transformers computes something from them that

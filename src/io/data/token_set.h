@@ -158,6 +158,8 @@ struct TokenRows {
   bool states_types = false;  // true if the file has the column token_type_ids, even if all types are 0
   // The position of the first token of every row, if the file has the column position_ids. The positions of later tokens follow one by one.
   std::optional<int64_t> first_position = {};
+  // The first row that has padding before its first token, which is left out; -1 if there is none.
+  int64_t first_left_padded = -1;
 
   int64_t held_bytes() const;
 };

@@ -6,6 +6,8 @@
 namespace plimsoll::text {
 
 void Pattern::find_all(std::u32string_view text, Matches* matches) const {
+  // As in Hugging Face's tokenizers, nothing matches in an empty text, not even a pattern that matches the empty string.
+  if (text.empty()) return;
   if (regex_) return regex_->find_all(text, matches);
   if (literal_.empty()) {
     // If the string to search for is empty, it matches before every code point and at the end of the text.

@@ -148,6 +148,7 @@ Architecture record_of_variant(std::string_view model_type, std::string_view cla
       .refuse_variants = [](const ConfigReader&) {},  // does nothing: `complete` refuses unsupported variants
       .complete = variant.complete,
       .write_config = variant.write_config,
+      .positions = Positions::kRotary,
       .add_encoder_weights = add_decoder_weights,
       .build_encoder = build_decoder,
       .heads = kHeads,

@@ -244,6 +244,7 @@ const Architecture& modernbert_architecture() {
       .refuse_variants = [](const ConfigReader&) {},  // complete_modernbert() refuses unsupported settings
       .complete = complete_modernbert,
       .write_config = write_modernbert,
+      .positions = Positions::kRotary,
       .add_encoder_weights = add_encoder_weights,
       .build_encoder = build_encoder,
       .heads = kHeads,

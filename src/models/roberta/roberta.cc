@@ -81,7 +81,7 @@ Architecture record_of_family(std::string_view model_type, std::string_view clas
           .set_defaults = set_defaults,
           .refuse_variants = refuse_encoder_variants,
           .has_token_types = true,
-          .positions_follow_padding = true,
+          .positions = Positions::kLearnedAfterPadding,
           .add_encoder_weights = add_encoder_weights,
           .build_encoder = build_bert_encoder,
           .heads = kHeads,
