@@ -121,17 +121,20 @@ inline constexpr double kGpuLeastElementsMs = 0.0034;
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 // Constants for the runs of a language model that generates text, with one token per sequence and at most 32 sequences, on compute
-// capability 9.0, where these runs have kernels of their own. They were fitted to the traces and times of GPT-2 and Llama 3.2 1B in
-// bench/results/h200-2026-11-30.md; operations_test compares the estimates with these times. A layer's time is mostly that of reading its
-// weights, at kGpuShareOfBandwidthOfFewRows of the nominal rate; a norm in the same op is a separate step before it.
+// capability 9.0, where these runs have kernels of their own. They were fitted to the traces and times of eight models and batches in
+// bench/results/h200-2026-12-01.md; library_random_prompts_test compares the estimates with these times. A layer's time is mostly that of
+// reading its weights, at kGpuShareOfBandwidthOfFewRows of the nominal rate; a norm in the same op is a separate step before it.
 inline constexpr double kGpuShareOfBandwidthOfFewRows = 0.81;
 inline constexpr double kGpuLeastFewRowsMs = 0.0032;    // a layer of 9 to 32 rows
 inline constexpr double kGpuLeastEightRowsMs = 0.0022;  // a layer of up to 8 rows
 inline constexpr double kGpuNormOfFewRowsMs =
     0.0035;  // the norm before a layer of 3 to 32 rows, in a launch of its own
 inline constexpr double kGpuNormInLayerMs =
-    0.0025;  // the norm before a layer of 1 or 2 rows, in the launch of the layer
+    0.0025;  // the norm before a layer of 2 rows, in the launch of the layer
+inline constexpr double kGpuNormOfOneRowMs = 0.0013;  // the same for one row
+inline constexpr double kGpuNormOfHeadsMs = 0.0065;   // a norm of each head of q and k
 inline constexpr double kGpuLeastPagedAttentionMs = 0.0064;
+inline constexpr double kGpuLeastPagedAttentionOfOneRowMs = 0.0036;
 inline constexpr double kGpuLeastTopLogitsMs = 0.0115;
 inline constexpr double kGpuLeastDecodeElementsMs = 0.0016;
 // The time between two runs, in which the host reads the results of one run and selects tokens.

@@ -182,14 +182,18 @@ double estimated_decode_ms(const OpSchema& schema, const OpView& op, const Cost&
   };
   const OpDef* def = op.op.def;
   if (def == &paged_attention_op())
-    return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastPagedAttentionMs);
+    return std::hypot(traffic_ms(kGpuShareOfBandwidth),
+                      bucket.tokens > 1 ? kGpuLeastPagedAttentionMs : kGpuLeastPagedAttentionOfOneRowMs);
   if (def == &top_logits_op()) return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastTopLogitsMs);
+  if (def == &rms_norm_op() && op.attributes().integer("heads") > 1)
+    return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuNormOfHeadsMs);
   if (gpu_work(schema.work()) != GpuWork::kProduct)
     return std::hypot(traffic_ms(kGpuShareOfBandwidth), kGpuLeastDecodeElementsMs);
   const double least = bucket.tokens > 8 ? kGpuLeastFewRowsMs : kGpuLeastEightRowsMs;
   const double norm = def != &norm_linear_op()          ? 0.0
                       : bucket.tokens > kNormLinearRows ? kGpuNormOfFewRowsMs
-                                                        : kGpuNormInLayerMs;
+                      : bucket.tokens > 1               ? kGpuNormInLayerMs
+                                                        : kGpuNormOfOneRowMs;
   return std::hypot(traffic_ms(kGpuShareOfBandwidthOfFewRows), least) + norm;
 }
 
