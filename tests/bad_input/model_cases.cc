@@ -264,12 +264,26 @@ std::vector<Case> weight_cases() {
        }},
       {"WeightsNoneForEvaluation",
        2,
-       {"--config_name", "no trained weights", "--model_name_or_path"},
+       {"--config_name", "no trained weights", "--model_name_or_path", "--dataset_name dummy"},
        [](const Ground& ground) {
          Words words = ground.evaluate("", ground.data(), {"--tokenizer_name", ground.path("scratch")});
          words[1] = "--config_name";
          words[2] = ground.path("scratch");
          return words;
+       }},
+      {"WeightsAtRandomForRandomRows",
+       0,
+       {"eval_loss"},
+       [](const Ground& ground) {
+         return Words{"eval",
+                      "--config_name",
+                      ground.path("scratch"),
+                      "--dataset_name",
+                      "dummy",
+                      "--dummy_num_samples",
+                      "4",
+                      "--output_dir",
+                      ground.path("random_rows")};
        }},
       {"WeightsOfAnotherShape",
        4,
@@ -290,7 +304,8 @@ std::vector<Case> weight_cases() {
          std::filesystem::copy_file(ground.data(), copy + "/pytorch_model.bin");
          return ground.predict(copy);
        }},
-      weights_of_another_program("WeightsInACheckpointOfLightning", "only last.ckpt", "PyTorch Lightning", "last.ckpt"),
+      weights_of_another_program("WeightsInACheckpointOfLightning", "only last.ckpt", "PyTorch Lightning",
+                                 "last.ckpt"),
       weights_of_another_program("WeightsOfPyTorch", "only model.pt (a PyTorch pickle file)",
                                  "weights_only=True", "model.pt"),
       weights_of_another_program("WeightsOfOnnx", "only model.onnx", "from which it was exported",
