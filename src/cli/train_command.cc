@@ -22,6 +22,15 @@ namespace {
 
 constexpr char kStopNotice[] = "\nfinishing the step and saving; a second signal stops at once\n";
 
+// Returns true if a folder has one of the files from which a tokenizer is loaded.
+bool has_tokenizer(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / name, ignored)) return true;
+  }
+  return false;
+}
+
 // Returns the last line that `train` prints. It names the files that were written to the output folder and those that were kept.
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
                              const std::vector<std::string>& written) {
@@ -30,8 +39,11 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
            "; its results are unchanged";
   }
   const bool is_adapter = arguments.lora_r || !arguments.adapter_name_or_path.empty();
-  std::string text = "wrote " + arguments.output_dir + (is_adapter ? ": adapter_" : ": ") +
-                     "model.safetensors, all_results.json, log.jsonl";
+  std::string text = "wrote " + arguments.output_dir +
+                     (is_adapter ? ": adapter_config.json, adapter_model.safetensors"
+                                 : ": config.json, model.safetensors");
+  if (has_tokenizer(arguments.output_dir)) text += ", the tokenizer";
+  text += ", train_results.json, all_results.json, trainer_state.json, log.jsonl";
   for (const std::string& name : written) text += ", " + name;
   if (!output.best_checkpoint.empty()) text += "; best " + output.best_checkpoint;
   if (std::find(written.begin(), written.end(), "README.md") == written.end())

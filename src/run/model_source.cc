@@ -127,11 +127,12 @@ void check_weights(const Arguments& arguments, RunPurpose purpose, std::vector<W
     if (is_training(purpose) || ends_with_plan(purpose, arguments)) return;
     // Random rows and prompts only measure speed and memory, which do not depend on the weights.
     if (arguments.dataset_name == "dummy") return;
-    throw_error(ErrorCode::kUsage,
-                "--config_name {}: this model has no trained weights, so the results would be those of random "
-                "numbers; give --model_name_or_path, or --dataset_name dummy to measure the speed with random "
-                "weights and {}",
-                arguments.config_name, purpose == RunPurpose::kGenerate ? "prompts" : "rows");
+    throw_error(
+        ErrorCode::kUsage,
+        "--config_name {}: this model has no trained weights, so the results would be those of random "
+        "numbers; give --model_name_or_path, or --dataset_name dummy to measure the speed with random "
+        "weights and {}",
+        arguments.config_name, purpose == RunPurpose::kGenerate ? "prompts" : "rows");
   }
   if (model.adapter) {
     add_lora_weights(specs, model.config.model_type, *model.lora);
