@@ -66,8 +66,8 @@ std::string_view expected_type(KeyType type) {
   return "an object";
 }
 
-// Returns the value of a key as a text of the command line, or an empty text if it has another type. YAML values have
-// no fixed types, so the value of a flag or of a number may be a text.
+// Returns the value of a key as it would be written on the command line, or an empty text if the value cannot be one of the key's type, such
+// as a list for a number. In YAML, the value of a flag or of a number may be a text.
 std::string scalar_text(KeyType type, const Json& value) {
   const bool is_text = value.is_string();
   std::string text = is_text ? value.get<std::string>() : value.dump();

@@ -76,8 +76,8 @@ RankLinks parse_rank_links(std::string_view text) {
     }
     std::string& place = link->is_network() ? links.between : links.inside;
     if (!place.empty()) {
-      throw_error(ErrorCode::kUsage, "--links {}: {} and {} are both links {}; name only one of them", text,
-                  place, name, link->is_network() ? "between machines" : "inside a machine");
+      throw_error(ErrorCode::kUsage, "--links {}: {} and {} are both links {}; give only one of the two",
+                  text, place, name, link->is_network() ? "between machines" : "inside a machine");
     }
     place = name;
   }

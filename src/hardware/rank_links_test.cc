@@ -33,9 +33,9 @@ TEST(RankLinks, UnknownAndContradictoryNamesAreRefused) {
   EXPECT_NE(refused("nvlink4,").find("the link '' is unknown"), std::string::npos);
   EXPECT_EQ(
       refused("nvlink4,pcie5"),
-      "--links nvlink4,pcie5: nvlink4 and pcie5 are both links inside a machine; name only one of them");
+      "--links nvlink4,pcie5: nvlink4 and pcie5 are both links inside a machine; give only one of the two");
   EXPECT_EQ(refused("ib400,eth100"),
-            "--links ib400,eth100: ib400 and eth100 are both links between machines; name only one of them");
+            "--links ib400,eth100: ib400 and eth100 are both links between machines; give only one of the two");
 }
 
 TEST(RankLinks, EveryLinkHasAnOwnNameAndARate) {

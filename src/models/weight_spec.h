@@ -33,7 +33,7 @@ struct WeightSpec {
   std::string name;  // name of the weight's value in the graph
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::kNormal;
-  // True if weight decay applies to the weight; it does not to biases and norms, as in Trainer.
+  // True if weight decay applies to the weight; it does not to biases and norms, as in Hugging Face's Trainer.
   bool decays = true;
   std::vector<WeightPart> parts;
   int64_t zero_row = -1;     // the row of the padding token, which starts as zero, or -1 if no row does

@@ -229,8 +229,9 @@ Pass accumulate_pass();
 // at least `bucket_bytes`; only the last bucket may be smaller. Gradients that accumulate over micro-batches are summed once per step, at
 // the beginning of the optimizer segment. Requires: num_ranks >= 1.
 Pass reduce_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
-// reduce_gradients_pass.cc: sums over the ranks, several by one operation as reduce_gradients does, the gradients that ranks have computed
-// from their own rows. Requires: context_parallel has run for the same number of ranks; reduce_gradients and shard_states run later.
+// Also in reduce_gradients_pass.cc: in a context-parallel group, each rank computes gradients from its own part of each sequence. This pass
+// sums them over the ranks of the group, in buckets of at least `bucket_bytes`. Requires: context_parallel has run for the same number of
+// ranks; the passes reduce_gradients and shard_states run later.
 Pass context_gradients_pass(int64_t num_ranks, int64_t bucket_bytes);
 // shard_states_pass.cc: each rank stores the optimizer states of its own slice of every parameter and updates this slice; the ranks then
 // exchange the new slices. Requires: reduce_gradients has run for the same number of ranks.

@@ -73,7 +73,7 @@ struct CheckpointContents {
   std::string run_state_json;
   std::string trainer_state_json;  // the text of trainer_state.json
   std::vector<NamedText> extra;    // names and texts of further small files
-  // Further files whose text is long and therefore written in pieces by a function.
+  // More files of the checkpoint. Their text is long, so the function that is given here writes it in pieces.
   std::vector<StreamedText> streamed;
 };
 

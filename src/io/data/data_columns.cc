@@ -224,10 +224,12 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 
 void require_label_column(const Table& table, const std::string& label) {
   if (table.find_column(label) >= 0) return;
-  throw_error(
-      ErrorCode::kBadData,
-      "{}: no column '{}' for the labels among {}; rename it, or select it with --label_column_name{}{}",
-      place_of_columns(table), label, table.column_list(), first_row_hint(table), separator_hint(table));
+  throw_error(ErrorCode::kBadData,
+              "{}: no column is called '{}', from which labels are read; the columns are {}. Rename the "
+              "column with the "
+              "labels, or select it with --label_column_name{}{}",
+              place_of_columns(table), label, table.column_list(), first_row_hint(table),
+              separator_hint(table));
 }
 
 std::string check_header(const Table& table, const ColumnOptions& options) {

@@ -244,11 +244,13 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
       std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
   // The error message must name first the option to use and then the probable cause.
-  EXPECT_EQ(error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
-            "4: f.csv: no column 'label' for the labels among 'a;label'; rename it, or select it with "
-            "--label_column_name\n  the fields of the header 'a;label' are separated by semicolons, but "
-            "those of a .csv file by "
-            "commas: write it with commas, or with tabs as .tsv");
+  EXPECT_EQ(
+      error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
+      "4: f.csv: no column is called 'label', from which labels are read; the columns are 'a;label'. Rename "
+      "the column with the labels, or select it with --label_column_name\n  the fields of the header "
+      "'a;label' are separated by semicolons, but "
+      "those of a .csv file by "
+      "commas: write it with commas, or with tabs as .tsv");
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a", "b", "a"}, "label"}).starts_with("2: 3 text columns are given"));
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a"}, "a"}).starts_with("2: the column 'a' is given both"));
 }

@@ -87,9 +87,10 @@ HubFile read_entry(const nlohmann::json& entry, const std::string& url) {
     file.sha256 = text_member(*large, "oid");
     if (file.sha256.empty()) file.sha256 = text_member(*large, "sha256");
     if (!is_hexadecimal(file.sha256, 64))
-      throw_error(ErrorCode::kBadData,
-                  "{} lists '{}' with '{}', which is not a SHA-256 hash; report this to the server",
-                  shown_address(url), printable(file.path), printable(file.sha256));
+      throw_error(
+          ErrorCode::kBadData,
+          "{} lists '{}' with '{}', which is not a SHA-256 hash; report this to those who run the server",
+          shown_address(url), printable(file.path), printable(file.sha256));
   }
   if (!is_path_below(file.path) || !has_size || !is_hexadecimal(file.git_hash, 40)) {
     throw_error(

@@ -139,7 +139,9 @@ __device__ __forceinline__ uint32_t bound_of_block(uint32_t own, int k) {
   }
   return bound;
 }
-// Returns the k-th largest key of the part, or 1 if it has fewer keys. Reads the part 64 times. `count` is shared memory.
+// Returns the k-th largest key of this block's part of the row. If the part has fewer than k keys, it returns 1, which no key is below, so
+// that all of them are selected. The result is determined bit by bit, and the part is read once for each of the 64 bits of a key. `count` is
+// in shared memory.
 template <typename T>
 __device__ __noinline__ Key key_of_rank(const RowPart<T>& part, int k, int* count) {
   Key bound = 0;

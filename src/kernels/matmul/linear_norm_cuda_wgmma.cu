@@ -48,8 +48,9 @@ struct NormArgs {
 struct Sums {
   float mean, squares;
 };
-// Compute the sums of two groups of equal size together, and add four elements to a group of `count` elements (Chan, Golub, LeVeque,
-// "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
+// The mean and the sum of the squared deviations from it of a group of elements. join_equal() computes them for the union of two groups of
+// equal size, and join_four() adds four elements to a group of `count` elements (Chan, Golub, LeVeque, "Updating Formulae and a Pairwise
+// Algorithm for Computing Sample Variances", 1979).
 __device__ __forceinline__ Sums join_equal(const Sums& a, const Sums& b, float count_of_each) {
   const float apart = b.mean - a.mean;
   return {0.5f * (a.mean + b.mean), a.squares + b.squares + apart * apart * (0.5f * count_of_each)};
