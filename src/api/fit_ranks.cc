@@ -40,11 +40,12 @@ int64_t effective_batch_of(const RankFitOptions& options, const Arguments& base)
   // Both settings are below 2^31, so an int64_t can represent their product.
   const int64_t of_one_gpu = base.per_device_train_batch_size * base.gradient_accumulation_steps;
   if (of_one_gpu <= kMostEffective) return of_one_gpu * options.gpus;
-  throw_error(
-      ErrorCode::kUsage,
-      "--per_device_train_batch_size {} x --gradient_accumulation_steps {}: {} sequences per step and "
-      "GPU are more than {}; give fewer, or state those of all GPUs with --effective_batch_size",
-      base.per_device_train_batch_size, base.gradient_accumulation_steps, of_one_gpu, kMostEffective);
+  throw_error(ErrorCode::kUsage,
+              "--per_device_train_batch_size {} x --gradient_accumulation_steps {}: these are {} sequences "
+              "per step on each GPU, "
+              "but at most {} are possible; give fewer, or give the sequences of all GPUs together with "
+              "--effective_batch_size",
+              base.per_device_train_batch_size, base.gradient_accumulation_steps, of_one_gpu, kMostEffective);
 }
 
 RankQuestion question_of(const RankFitOptions& options, const Arguments& base) {

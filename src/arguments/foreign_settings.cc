@@ -206,10 +206,11 @@ class Replacer {
         if (size == 1) continue;
         const auto [it, inserted] = groups.try_emplace(value.key->setting, size);
         if (!inserted) {
-          throw_error(ErrorCode::kUsage,
-                      "{} is {}, but another key also states --{} {}: both divide the tokens of a batch; "
-                      "give one of them",
-                      value.where, value.shown, value.key->setting, it->second);
+          throw_error(
+              ErrorCode::kUsage,
+              "{} is {}, but another key also sets --{}, to {}: both state over how many ranks the same "
+              "sequences are divided; give one of them",
+              value.where, value.shown, value.key->setting, it->second);
         }
         group_sources.push_back(&value);
         continue;

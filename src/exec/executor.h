@@ -121,7 +121,8 @@ class Executor {
 
   // Enqueues a copy of all outputs to the host, after all work that is already enqueued. Does not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // Returns an output with the value that the last fetch() copied. Waits for this copy, and unless runs_ahead() for all enqueued work.
+  // Returns an output with the value that the last fetch() copied. Waits until this copy has ended. If runs_ahead() is
+  // false, it waits for all enqueued work.
   ConstView fetched(const std::string& name);
   // Returns true if the copy of the last fetch() has not arrived, so that fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }

@@ -98,7 +98,7 @@ std::vector<Case> sentence_cases() {
       data("ConllOfBlankLines", 4, {"blank.conll: the file has no words"}, "blank.conll", "\n\n\n"),
       data("ConllOfDocuments", 4, {"start.conll: the file has no words"}, "start.conll",
            "-DOCSTART- -X- O O\n\n"),
-      data("ConllOfOneColumn", 4, {"one.conll:1: no column 'label'", "'tokens'"}, "one.conll", "word1\nis\n"),
+      data("ConllOfOneColumn", 4, {"one.conll:1: no column is called 'label'", "'tokens'"}, "one.conll", "word1\nis\n"),
       data("ConllLongLine", 4,
            {"long.conll:2: the line 'is O O' has 3 columns", "but line 1, which has the first word, has 2"},
            "long.conll", "word1 B-X\nis O O\n"),

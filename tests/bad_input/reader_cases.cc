@@ -288,7 +288,7 @@ std::vector<Case> reader_cases() {
       data("TsvOfCommas", 4, {"commas.tsv: the fields", "separated by commas: rename the file to .csv"},
            "commas.tsv", "sentence,label\nword1,good\n"),
       data("CsvWithoutHeader", 4,
-           {"ag.csv: no column 'label'",
+           {"ag.csv: no column is called 'label'",
             "the first row looks like data ('3'), but it must name the 3 columns"},
            "ag.csv", "3,word1,word2\n2,word2,word1\n"),
       data("TokensInCsv", 4, {"tokens.csv: rows of words with tags are needed", "write JSON Lines"},
@@ -336,7 +336,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataValidationWithoutLabels",
        4,
-       {"nolabels.tsv", "no column 'label'", "--label_column_name"},
+       {"nolabels.tsv", "no column is called 'label'", "--label_column_name"},
        [](const Ground& ground) {
          return ground.train(ground.data(), {"--do_eval", "--validation_file",
                                              ground.file("nolabels.tsv", "sentence\nword1\n")});

@@ -153,7 +153,7 @@ std::vector<Case> foreign_configs() {
               "--parallelism_config", "{\"tp_size\": 2}",
               {"--optimizer_in_backward", "--max_grad_norm", "0"}),
       foreign("ParallelismOfTokensTwice", 2,
-              {"'sp_size' is 2, but another key also states --cp_size 2: both divide the tokens of a batch"},
+              {"'sp_size' is 2, but another key also sets --cp_size, to 2: both state"},
               "--parallelism_config", "{\"cp_size\": 2, \"sp_size\": 2}"),
       deepspeed("DeepspeedSequenceParallel",
                 {"--cp_size 2: 1 process (--nproc_per_node x --nnodes) cannot be divided into groups of 2"},

@@ -102,7 +102,7 @@ TEST(FitRanks, RefusalsSayWhatToDo) {
   refused(fit({"--gpus", "8", "--device", "h100", "--per_device_train_batch_size", "2147483647",
                "--gradient_accumulation_steps", "2147483647"}),
           "--per_device_train_batch_size 2147483647 x --gradient_accumulation_steps 2147483647: "
-          "4611686014132420609 sequences per step and GPU are more than 65536");
+          "these are 4611686014132420609 sequences per step on each GPU, but at most 65536 are possible");
   refused(fit({"--gpus", "2", "--device", "h100", "--effective_batch_size", "131073"}),
           "--effective_batch_size 131073: expected 1 to 131072 sequences for 2 GPUs");
   refused({"plan", "--config_name", "MiniLM-L6-H384-uncased", "--use_cpu", "--nproc_per_node", "2", "--links",

@@ -74,7 +74,7 @@ class SharedMarks {
   SharedMarks(const SharedMarks&) = delete;
   SharedMarks& operator=(const SharedMarks&) = delete;
 
-  // Returns the device address of the mark that rank `from` sets for rank `to`.
+  // Returns the device address of the flag with which rank `from` signals to rank `to`.
   CUdeviceptr on_device(Mark mark, int to, int from) const { return device_ + offset(mark, to, from); }
   volatile uint32_t& on_host(Mark mark, int to, int from) const {
     return *reinterpret_cast<volatile uint32_t*>(static_cast<std::byte*>(block_) + offset(mark, to, from));

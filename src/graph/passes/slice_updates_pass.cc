@@ -178,7 +178,7 @@ class SliceUpdates {
     }
   }
 
-  // Returns the input of an update whose new version is output k.
+  // Returns the index of the input of which output k of the update is the new version.
   size_t replaced_input(const Op& op, size_t k) const {
     return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
   }

@@ -326,9 +326,9 @@ std::optional<ColumnChoice> choose_id_columns(const Table& table, const ColumnOp
   if (num_ids >= 2 && num_ids == find_json_list(table.cell(0, label)).value().size()) {
     throw_error(
         ErrorCode::kBadData,
-        "{}: the column '{}' has one label per token of 'input_ids', which a language model reads "
-        "(--problem_type "
-        "causal_lm); for tags, give rows of words, {{\"tokens\": [\"EU\"], \"ner_tags\": [\"B-ORG\"]}}",
+        "{}: the column '{}' has one label per token of 'input_ids', but only a language model reads such "
+        "labels: give --problem_type causal_lm. To classify words, give rows with a list of words and a list "
+        "of tags, such as {{\"tokens\": [\"EU\"], \"ner_tags\": [\"B-ORG\"]}}",
         place_of_columns(table), choice.label);
   }
   return choice;

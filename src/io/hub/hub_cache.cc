@@ -150,8 +150,9 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
   const std::string cache = hub_cache_folder(environment);
   if (cache.empty()) {
     throw_error(ErrorCode::kBadData,
-                "'{}' is not a folder, and it cannot be searched in Hugging Face's cache, whose location "
-                "is unknown: {}. Use "
+                "'{}' is not a folder, and it cannot be looked up in Hugging Face's cache, because the "
+                "location of the "
+                "cache is unknown: {}. Use "
                 "--cache_dir FOLDER, or set HF_HUB_CACHE to a full path",
                 name, why_cache_is_unknown(environment));
   }

@@ -326,11 +326,13 @@ std::vector<HubFile> HubRequests::files_of(const HubRepository& repository, cons
   int64_t total_bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     total_bytes += std::max(files[i].size_bytes, int64_t{0});
-    if (total_bytes > kMostBytes || (i > 0 && files[i].path == files[i - 1].path)) {
-      throw_error(
-          ErrorCode::kBadData,
-          "the list of files of '{}' names '{}' twice, or is larger than 2^50 bytes; check HF_ENDPOINT",
-          repository.name, files[i].path);
+    const bool is_repeated = i > 0 && files[i].path == files[i - 1].path;
+    if (is_repeated || total_bytes > kMostBytes) {
+      throw_error(ErrorCode::kBadData,
+                  "the server's list of the files of '{}' {}; check that HF_ENDPOINT names a hub",
+                  repository.name,
+                  is_repeated ? fmt::format("has '{}' twice", files[i].path)
+                              : std::string("has sizes that add up to more than 2^50 bytes"));
     }
   }
   return files;

@@ -95,9 +95,9 @@ struct KernelRow {
   std::string_view implementation;  // unique name of the implementation, for example "layer_norm_fwd_cpu"
   Backend backend;
   DTypeSet dtypes;
-  // The support function of the row, the scratch function, and the function for the bytes that a library allocates. All three throw
-  // kInternal if the problem does not belong to the row's family. `support` requires a data type of `dtypes` and a device of the backend;
-  // the other two functions require a problem that `support` accepts.
+  // The functions that state whether the row supports a problem, the bytes of scratch memory, and the bytes that a library allocates. All
+  // three throw kInternal if the problem does not belong to the row's family. `support` requires a data type that `dtypes` lists and a device
+  // of the backend; the other two functions require a problem that `support` accepts.
   Support (*support)(const Problem&);
   int64_t (*scratch_bytes)(const Problem&);
   int64_t (*library_bytes)(const Problem&);

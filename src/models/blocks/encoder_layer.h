@@ -54,7 +54,7 @@ ValueId build_bert_encoder(ModelBuilder& builder);
 // Builds all layers. Their weights have the names that BERT uses. x_TC -> x_TC.
 ValueId build_bert_layers(ModelBuilder& builder, ValueId x_TC);
 
-// The head for sequences of models without a pooler. It applies to the first token of each sequence: dropout, `classifier.dense`, the
+// The head that predicts one result per sequence, in models that have no pooler. It applies to the first token of each sequence: dropout, `classifier.dense`, the
 // activation, dropout, `classifier.out_proj`. x_TC -> logits_BK. One function adds the weights of the head, the other builds the head.
 void add_dense_head_weights(std::vector<WeightSpec>& specs, const ModelConfig& config);
 ValueId build_dense_head(ModelBuilder& builder, ValueId x_TC, const OpSchema& activation);

@@ -25,7 +25,7 @@ inline std::string describe_matmul(const MatmulProblem& p) {
                      p.b_operand == MatmulOperand::kPacked ? " packed" : "");
 }
 
-// The operands of one matrix product and its result by the reference, from which the error limits are computed.
+// The operands of one matrix product, and the result that the reference computes from them. The error limits are computed from all of these.
 struct MatmulCase {
   MatmulCase(const MatmulProblem& p, MatmulInputs inputs)
       : problem(p),

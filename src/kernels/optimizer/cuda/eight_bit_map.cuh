@@ -1,5 +1,6 @@
-// Converts between the numbers and the codes of 8-bit optimizer states (eight_bit.h) in CUDA kernels: the tables in shared memory, and
-// the elements of a quantization block that one lane of a warp processes. Only for .cu files. Thread-safe: no state.
+// Converts 8-bit optimizer states (eight_bit.h) between codes and numbers in CUDA kernels. The functions load the tables of numbers into
+// shared memory, and decode and encode those elements of a quantization block that belong to one lane of a warp. Only for .cu files.
+// Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
