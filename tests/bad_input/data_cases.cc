@@ -281,7 +281,7 @@ std::vector<Case> inspected_data_cases() {
               "id,text,kind\n0,a,yes\n1,b,no\n",
               {"--text_column_names", "text", "--label-column-name", "kind"}),
       inspect("InspectWithoutLabels",
-              {"no label: there is no column is called 'label'; choose another with --label_column_name"},
+              {"no label: there is no column 'label'; choose another with --label_column_name"},
               "unlabelled.csv", "text,kind\na,yes\n", {}),
       inspect("InspectWhatTrainingRefuses",
               {"1 row, columns", "training refuses it: ", "whole.jsonl:1: expected text in column 'text'"},
