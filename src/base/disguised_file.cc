@@ -1,5 +1,7 @@
 #include "base/disguised_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -27,11 +29,13 @@ constexpr Disguise kDisguises[] = {
     {bytes("\x1f\x8b"),
      "compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
     {bytes("PK\x03\x04"), "a zip archive (Excel's .xlsx is one too): unpack it, or save the table as CSV"},
-    {bytes("\x28\xb5\x2f\xfd"), "compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
+    {bytes("\x28\xb5\x2f\xfd"),
+     "compressed with zstd, whatever its name says: unpack it with `zstd -dc < FILE > NEW`"},
     {bytes("\xfd"
            "7zXZ"),
-     "compressed with xz, whatever its name says: unpack it with `xz -d`"},
-    {bytes("BZh91AY&SY"), "compressed with bzip2, whatever its name says: unpack it with `bunzip2`"},
+     "compressed with xz, whatever its name says: unpack it with `xz -dc < FILE > NEW`"},
+    {bytes("BZh91AY&SY"),
+     "compressed with bzip2, whatever its name says: unpack it with `bzip2 -dc < FILE > NEW`"},
     {bytes("7z\xbc\xaf"), "a 7z archive: unpack it"},
     {bytes("\xd0\xcf\x11\xe0"), "an old Excel or Word file: save the table as CSV"},
     {bytes("PAR1\x15"), "a Parquet file: write its rows as CSV or JSON Lines"},
@@ -69,30 +73,29 @@ bool is_lfs_pointer(std::string_view start) {
   return start.starts_with(kPointerStart);
 }
 
-void refuse_disguised_text(std::string_view start, std::string_view path) {
+std::string describe_disguise(std::string_view start) {
   for (const Disguise& disguise : kDisguises) {
-    if (!start.starts_with(disguise.start)) continue;
-    throw_error(ErrorCode::kBadData, "{}: the file is {}", path, disguise.what);
+    if (start.starts_with(disguise.start)) return std::string(disguise.what);
   }
-  if (const std::string_view encoding = encoding_of_mark(start); !encoding.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: the file is text in {}: save it as UTF-8", path, encoding);
-  }
+  if (const std::string_view encoding = encoding_of_mark(start); !encoding.empty())
+    return fmt::format("text in {}: save it as UTF-8", encoding);
   constexpr size_t kTarMagicOffset = 257;
-  if (start.size() > kTarMagicOffset && start.substr(kTarMagicOffset).starts_with("ustar")) {
-    throw_error(ErrorCode::kBadData, "{}: the file is a tar archive: unpack it with `tar -xf`", path);
-  }
+  if (start.size() > kTarMagicOffset && start.substr(kTarMagicOffset).starts_with("ustar"))
+    return "a tar archive: unpack it with `tar -xf`";
   // A safetensors file begins with the length of its header as an 8-byte number, followed by the header, which is JSON.
-  if (start.size() > 9 && start[8] == '{' && start.substr(2, 6) == std::string_view("\0\0\0\0\0\0", 6)) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the file contains weights (safetensors), but text is expected; name a text file", path);
-  }
+  if (start.size() > 9 && start[8] == '{' && start.substr(2, 6) == std::string_view("\0\0\0\0\0\0", 6))
+    return "a file of weights (safetensors), but text is expected: name a text file";
   if (begins_with_tag(start, "<!doctype html") || begins_with_tag(start, "<html")) {
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the file is a web page: the download failed, or it needs a login. Download the file itself (on "
-        "the Hugging Face hub, with `resolve` instead of `blob` in its address)",
-        path);
+    return "a web page: the download failed, or it needs a login. Download the file itself (on the Hugging "
+           "Face "
+           "hub, with `resolve` instead of `blob` in its address)";
   }
+  return {};
+}
+
+void refuse_disguised_text(std::string_view start, std::string_view path) {
+  if (const std::string what = describe_disguise(start); !what.empty())
+    throw_error(ErrorCode::kBadData, "{}: the file is {}", path, what);
 }
 
 }  // namespace plimsoll

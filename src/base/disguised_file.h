@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace plimsoll {
@@ -14,6 +15,10 @@ bool is_lfs_pointer(std::string_view start);
 
 // Returns the encoding, "UTF-16" or "UTF-32", if a text begins with its byte-order mark, and otherwise an empty string.
 std::string_view encoding_of_mark(std::string_view start);
+
+// Returns what a file is instead of text, and what to do with it, such as "a zip archive ...: unpack it", or an empty string if its
+// beginning, of which kDisguiseBytes are enough, shows nothing of the kind.
+std::string describe_disguise(std::string_view start);
 
 // Checks that a file which should contain text is not a Git LFS pointer, a compressed file, an archive, a columnar file
 // (Parquet, Arrow), a pickle, weights, text in UTF-16 or UTF-32, or a web page, whatever its name says. `start` is its beginning, at

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <utility>
 
+#include "base/check.h"
 #include "metrics/metrics.h"
 #include "tasks/task.h"
 #include "train/device_work.h"
@@ -33,12 +35,16 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
 
 namespace {
 
+// What an evaluation does if a logit is NaN or infinite. A run that trains logs a loss of NaN and continues, as Trainer does.
+enum class NotFinite : uint8_t { kIsLogged, kIsAnError };
+
 // The sums of losses and metrics over all batches of an evaluation. Batches are added in their order, so that rounding is repeatable.
 struct EvaluationSums {
   // `own_metrics` are metrics that the calling program defines.
   EvaluationSums(const TaskRecord& task, const ModelConfig& model, const Dataset& evaluated,
-                 std::span<const std::shared_ptr<Metric>> own_metrics)
+                 std::span<const std::shared_ptr<Metric>> own_metrics, NotFinite on_not_finite)
       : data(evaluated),
+        not_finite(on_not_finite),
         num_labels(model.num_labels),
         task_record(task),
         metrics(task.new_metric_sums(model.num_labels, model.id2label)),
@@ -50,6 +56,7 @@ struct EvaluationSums {
   void add(const MicroBatch& batch, double loss, int64_t num_correct, std::span<const float> logits,
            std::vector<std::vector<float>>* all_logits) {
     const double weight = weight_of(task_record, batch);
+    if (not_finite == NotFinite::kIsAnError) check_finite(batch, loss, logits);
     loss_sum += loss;
     weight_sum += weight;
     num_rows_done += std::ssize(batch.rows);
@@ -80,6 +87,30 @@ struct EvaluationSums {
       all_logits->push_back(logits_of_sequence(data, batch, i, logits, task_record.labels, num_labels));
   }
 
+  // Checks the logits of a batch, or its loss if the program returns no logits. Errors: kNotFinite, naming the row.
+  void check_finite(const MicroBatch& batch, double loss, std::span<const float> logits) const {
+    const auto is_finite = [](float value) { return std::isfinite(value); };
+    size_t sequence = 0;
+    if (task_record.has_logits) {
+      const auto bad = std::ranges::find_if_not(logits, is_finite);
+      if (bad == logits.end()) return;
+      const int64_t prediction = (bad - logits.begin()) / num_labels;
+      const std::span<const int32_t> ends = batch.tensors.ints("cu_seqlens").subspan(1);
+      sequence = is_per_token(task_record.labels)
+                     ? static_cast<size_t>(std::ranges::upper_bound(ends, prediction) - ends.begin())
+                     : static_cast<size_t>(prediction);
+    } else if (batch.info.num_labels == 0 || std::isfinite(loss)) {
+      return;
+    }
+    const size_t in_batch = std::min(sequence, batch.rows.size() - 1);
+    throw_error(
+        ErrorCode::kNotFinite,
+        "the {} of row {} of {} are not finite: the weights, or the activations, contain NaN or infinite "
+        "numbers. Check that training ended well; if it did, evaluate without --fp16_full_eval and "
+        "--bf16_full_eval",
+        task_record.has_logits ? "logits" : "losses", batch.rows[in_batch] + 1, data.num_rows());
+  }
+
   // Returns the number of logits of a batch.
   int64_t num_logits(const MicroBatch& batch) const {
     if (!task_record.has_logits) return 0;
@@ -95,6 +126,7 @@ struct EvaluationSums {
   }
 
   const Dataset& data;
+  NotFinite not_finite;
   int64_t num_labels;
   const TaskRecord& task_record;
   std::unique_ptr<MetricSums> metrics;
@@ -287,7 +319,8 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
                 {.start = {}, .num_epochs = 1});
   std::span<const std::shared_ptr<Metric>> own_metrics;
   if (!data.labels.empty() && !setup_.arguments.prediction_loss_only) own_metrics = setup_.metrics;
-  EvaluationSums sums(task, setup_.model.config, data, own_metrics);
+  EvaluationSums sums(task, setup_.model.config, data, own_metrics,
+                      plan_.request.train ? NotFinite::kIsLogged : NotFinite::kIsAnError);
   const Evaluation::Start start = [&](const MicroBatch& batch) {
     on_device(plan_, [&] {
       executor_->stage(kEvaluateProgram, batch.tensors, evaluation_denominator(task, batch));

@@ -1,5 +1,6 @@
 // Test cases of bad input: weights, configurations and tokenizers that are damaged, malicious or belong to
 // another model.
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,19 @@ std::string safetensors(const std::string& header, size_t data_bytes, uint64_t c
 Case weights(std::string name, int exit_code, Words words, std::string text) {
   return {std::move(name), exit_code, std::move(words), [text = std::move(text)](const Ground& ground) {
             return ground.predict(ground.model_with("model.safetensors", text));
+          }};
+}
+
+// Makes a test case with a copy of the model in which the last numbers of the weight file are NaN. `command` is eval or predict.
+Case not_finite(std::string name, std::string command) {
+  return {std::move(name),
+          5,
+          {"the logits of row 1 of", "are not finite", "NaN"},
+          [command = std::move(command)](const Ground& ground) {
+            std::string text = read_file(ground.model() + "/model.safetensors");
+            std::fill(text.end() - 64, text.end(), '\xFF');
+            const std::string model = ground.model_with("model.safetensors", text);
+            return command == "eval" ? ground.evaluate(model, ground.data(), {}) : ground.predict(model);
           }};
 }
 
@@ -271,6 +285,8 @@ std::vector<Case> weight_cases() {
          words[2] = ground.path("scratch");
          return words;
        }},
+      not_finite("WeightsOfNanForEvaluation", "eval"),
+      not_finite("WeightsOfNanForPrediction", "predict"),
       {"WeightsAtRandomForRandomRows",
        0,
        {"eval_loss"},

@@ -26,7 +26,8 @@ constexpr Impostor kImpostors[] = {
     {"version https://git-lfs",
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
     {"\x1f\x8b", "is compressed with gzip, whatever its name says: unpack it with `gunzip -c FILE > NEW`"},
-    {"\x28\xb5\x2f\xfd", "is compressed with zstd, whatever its name says: unpack it with `zstd -d`"},
+    {"\x28\xb5\x2f\xfd",
+     "is compressed with zstd, whatever its name says: unpack it with `zstd -dc < FILE > NEW`"},
     {"PK\x03\x04",
      "is a zip archive, such as torch.save() writes: convert it with PyTorch and "
      "safetensors.torch.save_file() instead of renaming it"},

@@ -170,6 +170,10 @@ std::filesystem::path without_compression(const std::filesystem::path& path) {
   return compression_of(path) == Compression::kNone ? path : std::filesystem::path(path).replace_extension();
 }
 
+std::string_view unpacking_command(Compression compression) {
+  return compression == Compression::kGzip ? "gunzip -c" : "zstd -dc";
+}
+
 std::string decompress(const std::string& name, std::string_view bytes, Compression compression,
                        int64_t max_bytes) {
   if (compression == Compression::kNone || bytes.empty()) return std::string(bytes);
@@ -187,7 +191,14 @@ std::string decompress(const std::string& name, std::string_view bytes, Compress
     }
     expand_all_frames(name, bytes, output);
   }
-  return output.take();
+  std::string text = output.take();
+  const std::string_view start = std::string_view(text).substr(0, kDisguiseBytes);
+  // The reader of the text refuses other encodings, and tells how to convert a compressed file.
+  if (const std::string what = describe_disguise(start); !what.empty() && encoding_of_mark(start).empty()) {
+    throw_error(ErrorCode::kBadData, "{}: unpack the file with `{} {} > NEW` first: NEW is {}", name,
+                unpacking_command(compression), name, what);
+  }
+  return text;
 }
 
 }  // namespace plimsoll

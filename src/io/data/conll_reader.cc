@@ -1,6 +1,7 @@
 #include "io/data/table_reader.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -91,7 +92,10 @@ class ConllParser {
     Fields fields = split(line);
     if (fields[0] == "-DOCSTART-") return end_sentence();
     if (line.starts_with('#') && is_certain_comment(fields)) return;
-    if (num_columns_ == 0) begin_table(fields);
+    if (num_columns_ == 0) {
+      refuse_other_format(line, fields);
+      begin_table(fields);
+    }
     if (fields.size() != num_columns_) {
       throw_at_line(
           file_.name, line_,
@@ -111,6 +115,27 @@ class ConllParser {
     if (is_universal() && fields[0].find_first_of("-.") != std::string_view::npos) return;
     if (words_in_sentence() == 0) sentence_line_ = line_;
     for (size_t i = 0; i < fields.size(); ++i) cells_[i].push_back(std::string(fields[i]));
+  }
+
+  // Refuses a file that contains another format under the name of a CoNLL file. `line` is its first line with words.
+  void refuse_other_format(std::string_view line, const Fields& fields) const {
+    if (line.starts_with("{\"") || line.starts_with("{'") || line.starts_with("[{")) {
+      throw_at_line(file_.name, line_, "the file contains JSON: {}\n  rename it to {}", excerpt(line),
+                    line.front() == '[' ? ".json" : ".jsonl");
+    }
+    if (!tabs_ || is_universal()) return;
+    const auto is_one_of = [](std::string_view field, std::initializer_list<std::string_view> names) {
+      return std::ranges::find(names, field) != names.end();
+    };
+    const bool is_header = is_one_of(fields.front(), {"text", "sentence", "sentence1"}) &&
+                           is_one_of(fields.back(), {"label", "labels", "score"});
+    const bool is_text = std::ranges::count(fields.front(), ' ') >= 2;
+    if (!is_header && !is_text) return;
+    throw_at_line(file_.name, line_,
+                  "the line '{}' {}, but a {} file has one word and its tags per line; if its rows are texts "
+                  "with columns that tabs separate, rename it to .tsv",
+                  excerpt(line), is_header ? "looks like the header of a table" : "begins with several words",
+                  file_.name.ends_with(".txt") ? ".txt" : ".conll");
   }
 
   void begin_table(const Fields& fields) {

@@ -135,6 +135,14 @@ TEST(ConllReader, IsChosenByExtension) {
               read_table(folder.write("b.txt", "one text\nanother longer text\n"));
             }).find("(a .txt file has one word and its tag per line; --problem_type masked_lm"),
             std::string::npos);
+  const std::pair<const char*, const char*> others[] = {
+      {"text\tlabel\ngood\t1\n", "looks like the header of a table, but a .txt file has one word"},
+      {"a great film\t1\na bad one\t0\n", "begins with several words, but a .txt file has one word"},
+      {"{\"text\": \"a\", \"label\": 0}\n", "the file contains JSON"}};
+  for (const auto& [text, message] : others) {
+    const std::string error = error_of([&] { read_table(folder.write("c.txt", text)); });
+    EXPECT_NE(error.find(message), std::string::npos) << error;
+  }
 }
 
 }  // namespace

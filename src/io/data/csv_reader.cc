@@ -342,6 +342,12 @@ void CsvParser::read_header() {
   while (read_field() == FieldEnd::kDelimiter) {
   }
   header_ = format_row(static_cast<int64_t>(ends.size()), 0);
+  if (header_.starts_with("{'") || header_.starts_with("[{'")) {
+    throw_at_line(name_, line,
+                  "the file contains dictionaries as Python prints them: {}\n  write the rows with pandas' "
+                  "DataFrame.to_csv(path, index=False), or each row with json.dumps() into a .jsonl file",
+                  excerpt(header_));
+  }
   if (header_.starts_with("{\"") || header_.starts_with("[{")) {
     throw_at_line(name_, line, "the file contains JSON: {}\n  rename it to {}", excerpt(header_),
                   header_.starts_with('{') ? ".jsonl" : ".json");

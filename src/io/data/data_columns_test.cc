@@ -382,7 +382,7 @@ TEST(Columns, OfJsonAreThoseOfItsFirstRow) {
     EXPECT_NE(error.find(hint), std::string::npos) << error;
   }
   const std::string error = error_of([&] { require_label_column(table, "kind"); });
-  EXPECT_TRUE(error.starts_with("4: f.jsonl:2: no column 'kind'")) << error;
+  EXPECT_TRUE(error.starts_with("4: f.jsonl:2: no column is called 'kind'")) << error;
   EXPECT_NE(error.find(hint), std::string::npos) << error;
 }
 

@@ -98,7 +98,7 @@ void RowParser::refuse_other_format(std::string_view row, int64_t offset) const 
   const auto fail = [&](std::string_view problem) {
     throw_at_place(file_.name, place_in(file_, offset), "{}\n  the row begins: {}", problem, excerpt(row));
   };
-  if (row.starts_with("{'")) {
+  if (row.starts_with("{'") || row.starts_with("[{'")) {
     fail("the rows are dictionaries as Python prints them, not JSON; write each row with json.dumps()");
   }
   // The rules below are about the first row of JSON Lines, which is also the first text of the file.
@@ -124,6 +124,22 @@ void RowParser::refuse_other_format(std::string_view row, int64_t offset) const 
   }
 }
 
+// Returns the beginning of `rest` if it is a value as Python writes it and JSON does not, such as None or 'text'; otherwise an empty
+// string.
+std::string_view python_value_in(std::string_view rest) {
+  const size_t begin = rest.find_first_not_of(" \t\r\n,:[{");
+  if (begin == std::string_view::npos) return {};
+  rest.remove_prefix(begin);
+  for (const std::string_view word : {"True", "False", "None", "'", "u'", "b'", "u\"", "b\"", "(", "array(",
+                                      "tensor(", "OrderedDict(", "datetime"}) {
+    if (rest.starts_with(word)) return rest.substr(0, std::min<size_t>(rest.find_first_of(",:]})\n"), 20));
+  }
+  return {};
+}
+
+constexpr std::string_view kPythonAdvice =
+    "write the data with Python's json.dump(), or with to_json(path, orient='records', lines=True) of pandas";
+
 void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end) const {
   const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
   if (error == simdjson::DEPTH_ERROR) {
@@ -142,6 +158,10 @@ void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end
       throw_at_place(file_.name, place, "{} is not JSON: write a finite number, or null for a missing one",
                      word);
     }
+  }
+  if (const std::string_view python = python_value_in(rest); !python.empty()) {
+    throw_at_place(file_.name, place, "{} is a value as Python writes it, not JSON; {}\n  the row begins: {}",
+                   python, kPythonAdvice, excerpt(row));
   }
   if (rest.find_first_not_of(" \t\r,") == std::string_view::npos && rest.starts_with(',')) {
     throw_at_place(
@@ -361,6 +381,14 @@ void read_rows(JsonScanner& scanner, RowParser& rows) {
 }  // namespace
 
 Table read_json(const TextFile& file) {
+  const std::string_view text =
+      std::string_view(file.bytes)
+          .substr(std::min(file.bytes.find_first_not_of(" \t\r\n"), file.bytes.size()));
+  if ((text.starts_with('{') && !python_value_in(text).empty()) || text.starts_with('(') ||
+      text.starts_with("[(")) {
+    throw_error(ErrorCode::kBadData, "{}: the file contains a value as Python writes it, not JSON: {}\n  {}",
+                file.name, excerpt(text), kPythonAdvice);
+  }
   JsonScanner scanner(file);
   RowParser rows(file);
   scanner.skip_space();

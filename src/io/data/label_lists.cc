@@ -91,12 +91,18 @@ void require_vectors(const TextSplit& split, std::string_view delimiter) {
                               counted(items.size(), "number"), first_line, *width, excerpt(split.label(row)),
                               kWhatToWrite));
     }
-    for (const JsonItem& item : items) {
-      if (is_target(item)) continue;
-      fail_at_row(split, row,
-                  fmt::format("a list of 0 and 1 contains '{}': {}{}", excerpt(item.text),
-                              excerpt(split.label(row)), kWhatToWrite));
-    }
+    // If a list has another value, its numbers may have been read as texts, so the numbers 0 and 1 are named last.
+    const auto is_other = [](const JsonItem& item) {
+      const std::optional<double> value = as_number(item.text);
+      return value != 0.0 && value != 1.0;
+    };
+    auto wrong = std::ranges::find_if(items, is_other);
+    if (wrong == items.end())
+      wrong = std::ranges::find_if(items, [](const JsonItem& item) { return !is_target(item); });
+    if (wrong == items.end()) continue;
+    fail_at_row(split, row,
+                fmt::format("a list of 0 and 1 contains '{}': {}{}", excerpt(wrong->text),
+                            excerpt(split.label(row)), kWhatToWrite));
   }
 }
 

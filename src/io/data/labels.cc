@@ -125,6 +125,18 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
   return scheme;
 }
 
+// Refuses a list that NumPy or PyTorch has shortened when it was printed, such as [0 0 0 ... 0 0 1].
+void refuse_shortened_list(const TextSplit& train, int64_t row) {
+  const std::string_view label = train.label(row);
+  if (opening_of_list(label).empty() || label.find("...") == std::string_view::npos) return;
+  fail_at_row(
+      train, row,
+      fmt::format("the label was shortened when it was printed, so its values are lost: {}\n  write the "
+                  "labels again as lists (.tolist()), or call np.set_printoptions(threshold=sys.maxsize) "
+                  "or torch.set_printoptions(profile='full') first",
+                  excerpt(label)));
+}
+
 struct LabelKinds {
   bool any_list = false;
   bool any_float = false;
@@ -152,6 +164,7 @@ LabelKinds survey(const TextSplit& train) {
     ++num_labels;
     if (kind == CellKind::kText && is_bracketed(train.label(row))) {
       const std::string_view label = train.label(row);
+      refuse_shortened_list(train, row);
       const bool is_call = label.back() == ')' && !opening_of_list(label).empty();
       num_written_lists += is_call || find_written_list(label) ? 1 : 0;
       num_names_in_brackets += is_name_in_brackets(label) ? 1 : 0;

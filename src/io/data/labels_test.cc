@@ -273,6 +273,12 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
        "4: train.jsonl:2: a list of 0 and 1 contains '2': [0,0,2]"},
       {"vector with a fraction", infer(json_labels({"[1.0, 0.0]", "[0.5, 1.0]"})),
        "4: train.jsonl:2: a list of 0 and 1 contains '0.5'"},
+      {"vector with a missing number", infer(csv_labels({"[0 1 1]", "[0, nan, 1]"})),
+       "4: train.csv:3: a list of labels contains null: [0, nan, 1]"},
+      {"names with a missing one", infer(csv_labels({"['a', None]", "['b']"})),
+       "4: train.csv:2: a list of labels contains null: ['a', None]"},
+      {"vector that was shortened", infer(csv_labels({"[0 0 0 ... 0 0 1]", "[1 0 0 ... 0 0 1]"})),
+       "4: train.csv:2: the label was shortened when it was printed, so its values are lost"},
       {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), LabelKind::kClasses),
        "4: train.csv:3: the label begins with '[' but is not a list: [0,1"},
       {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), LabelKind::kClasses),
@@ -363,7 +369,7 @@ TEST(Labels, ListsInCsvAreSetsOrVectors) {
   EXPECT_TRUE(error({"array([1, 0])", "array([[1, 0]])"})
                   .starts_with("4: train.csv:3: the label begins with 'array(' but is not a list"));
   EXPECT_TRUE(error({"tensor([0, 1])", "tensor([0, ..., 1])"})
-                  .starts_with("4: train.csv:3: the label begins with 'tensor('"));
+                  .starts_with("4: train.csv:3: the label was shortened when it was printed"));
 }
 
 // A file for evaluation may write the labels of training in another way: as floats, or as the truth values of JSON or Python.

@@ -114,6 +114,9 @@ enum class Compression : uint8_t { kNone, kGzip, kZstd };
 
 // Returns the compression that the last extension of a path implies. Upper and lower case are equivalent.
 Compression compression_of(const std::filesystem::path& path);
+// Returns the beginning of a command that writes the content of such a file to its output, to which the path is appended. Requires: not
+// kNone.
+std::string_view unpacking_command(Compression compression);
 // Returns the path without the extension of the compression: "a.csv" for "a.csv.gz".
 std::filesystem::path without_compression(const std::filesystem::path& path);
 

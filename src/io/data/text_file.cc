@@ -23,8 +23,10 @@ std::string conversion_of(const std::string& name, std::string_view encoding) {
   const std::string command = fmt::format("iconv -f {} -t UTF-8", encoding);
   std::error_code ignored;
   const bool is_file = name.find(' ') == std::string::npos || std::filesystem::exists(name, ignored);
-  return is_file ? fmt::format("{} {} > converted", command, name)
-                 : fmt::format("pipe it through {}", command);
+  if (!is_file) return fmt::format("pipe it through {}", command);
+  const Compression compression = compression_of(name);
+  if (compression == Compression::kNone) return fmt::format("{} {} > converted", command, name);
+  return fmt::format("{} {} | {} > converted", unpacking_command(compression), name, command);
 }
 
 void check_is_text(const TextFile& file) {

@@ -256,8 +256,8 @@ TEST(TokenRows, SayWhatIsWrongAndWhere) {
       {first + R"({"token_type_ids": [0], "attention_mask": [0]})",
        "4: f.jsonl:2: expected a list of integers in column 'input_ids', found null"},
       {R"({"input_ids": [1, 2, 3], "labels": [0, 1, -100]})",
-       "4: f.jsonl:1: the column 'labels' has one label per token of 'input_ids', which a language model "
-       "reads"},
+       "4: f.jsonl:1: the column 'labels' has one label per token of 'input_ids', but only a "
+       "language model reads such labels"},
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { ids_of(c.rows); });

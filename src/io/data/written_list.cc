@@ -43,6 +43,12 @@ class ListParser {
     return true;
   }
 
+  // Skips the letter before the quote of u'text' (Python 2) and b'text' (bytes).
+  void skip_string_prefix() {
+    const bool has_letter = rest_.starts_with('u') || rest_.starts_with('b');
+    if (has_letter && rest_.size() > 1 && (rest_[1] == '\'' || rest_[1] == '"')) rest_.remove_prefix(1);
+  }
+
   void skip_module() {
     for (const char* module : {"np.", "numpy.", "torch.", "jnp."}) {
       if (take(module)) return;
@@ -74,6 +80,7 @@ class ListParser {
     skip_blanks();
     while (!take({&close, 1})) {
       if (rest_.empty()) return std::nullopt;
+      skip_string_prefix();
       std::optional<JsonItem> item = rest_[0] == '\'' || rest_[0] == '"' ? read_string() : read_scalar();
       if (!item) return std::nullopt;
       if (open == '{') item->kind = CellKind::kText;
@@ -133,6 +140,10 @@ class ListParser {
   static std::optional<JsonItem> value_of(std::string_view word) {
     if (word == "True" || word == "False") {
       return JsonItem{CellKind::kBool, word == "True" ? "true" : "false"};
+    }
+    // Missing numbers, as pandas, NumPy, Python and JSON write them.
+    for (const char* missing : {"nan", "NaN", "None", "null", "NA", "<NA>"}) {
+      if (word == missing) return JsonItem{CellKind::kNull, std::string(word)};
     }
     if (as_integer(word)) return JsonItem{CellKind::kInteger, fmt::format("{}", *as_integer(word))};
     const std::optional<double> number = as_number(word);

@@ -312,6 +312,7 @@ TokenizerClass find_tokenizer_class(const std::optional<JsonFields>& tokenizer_c
   for (const BuiltClass& entry : kBuiltClasses) {
     if (entry.name != name) continue;
     result.built = entry.built;
+    result.extra_tokens_are_special = entry.built == BuiltPipeline::kQwen2;
     result.gives_types = false;
     const std::pair<const char*, std::string_view> roles[] = {
         {"bos_token", entry.bos},  {"eos_token", entry.eos}, {"unk_token", entry.unk},

@@ -46,6 +46,8 @@ struct TokenizerClass {
   std::map<std::string, std::string> roles;
   // Special tokens that the class adds although they have no role. They are not added if a file contains additional_special_tokens.
   std::vector<std::string> extra_tokens = {};
+  // True if the class makes every special token that a file names special, even if tokenizer.json states the opposite.
+  bool extra_tokens_are_special = false;
   // True if the mask token also matches the blanks directly before it, unless a file of the folder states the flags of the mask token.
   bool mask_strips_left = false;
   // True if the tokenizer distinguishes the two texts of a pair by token types; if false, all token types are 0.

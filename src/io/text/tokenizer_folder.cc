@@ -28,6 +28,8 @@ constexpr double kNoMaxLength = 1e12;
 struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // the tokens in added_tokens_decoder or added_tokens.json
   std::map<std::string, StatedToken> by_role;  // the tokens to which a file assigns a role, such as cls_token
+  // The tokens with a role of the model itself, such as image_token, which transformers treats as special tokens.
+  std::vector<StatedToken> of_model;
   std::vector<StatedToken> extra;
   bool states_extra = false;  // true if a file contains additional_special_tokens
   // true if a file describes mask_token by a JSON object, which also contains the flags for matching it
@@ -117,14 +119,36 @@ void read_extra_tokens(const JsonFields& fields, const char* key, NamedTokens* n
   for (const Json& value : *list) named->extra.push_back(read_special_token(value, fields.where(), key));
 }
 
+// Returns true for a key such as image_token: it ends like a role but is none of kRoles.
+bool is_role_of_model(const std::string& key) {
+  return key.ends_with("_token") && std::ranges::find(kRoles, key) == kRoles.end();
+}
+
+// Reads the tokens with a role of the model itself: keys such as image_token, and the object model_specific_special_tokens.
+void read_roles_of_model(const JsonFields& fields, NamedTokens* named) {
+  const auto read = [&](const std::string& key, const Json& value) {
+    const bool is_token = value.is_string() || (value.is_object() && value.contains("content"));
+    if (is_token) named->of_model.push_back(read_special_token(value, fields.where(), key));
+  };
+  for (const auto& entry : fields.json().items()) {
+    if (is_role_of_model(entry.key())) read(entry.key(), entry.value());
+  }
+  const auto stated = fields.find("model_specific_special_tokens");
+  if (stated == nullptr || !stated->is_object()) return;
+  for (const auto& entry : stated->items()) read(entry.key(), entry.value());
+}
+
 void read_roles(const JsonFields& fields, NamedTokens* named) {
   for (const char* role : kRoles) {
     const Json* value = fields.find(role);
     if (value != nullptr) named->by_role[role] = read_special_token(*value, fields.where(), role);
   }
   if (fields.find("additional_special_tokens") != nullptr) named->states_extra = true;
-  read_extra_tokens(fields, "additional_special_tokens", named);
-  read_extra_tokens(fields, "extra_special_tokens", named);
+  read_roles_of_model(fields, named);
+  // extra_special_tokens is the newer name. If a file has it, transformers ignores the list with the older name.
+  const Json* newer = fields.find("extra_special_tokens");
+  const bool has_newer = newer != nullptr && (newer->is_array() || newer->is_object()) && !newer->empty();
+  read_extra_tokens(fields, has_newer ? "extra_special_tokens" : "additional_special_tokens", named);
   if (const Json* mask = fields.find("mask_token"); mask != nullptr && mask->is_object())
     named->describes_mask = true;
 }
@@ -218,8 +242,14 @@ void add_named_tokens(const NamedTokens& named, const TokenizerClass& tokenizer_
       if (added.content == token.token.content) added.special = true;
     }
   }
-  for (const StatedToken& token : named.extra) {
-    if (!known.contains(token.token.content)) add(token);
+  for (const std::vector<StatedToken>* tokens : {&named.of_model, &named.extra}) {
+    for (const StatedToken& token : *tokens) {
+      if (!known.contains(token.token.content)) {
+        add(token);
+      } else if (tokenizer_class.extra_tokens_are_special) {
+        for (AddedToken& added : spec->added_tokens) added.special |= added.content == token.token.content;
+      }
+    }
   }
   for (const std::string& content : tokenizer_class.extra_tokens) {
     if (named.states_extra || known.contains(content)) continue;
@@ -286,11 +316,17 @@ class OptionalDocument {
 
 // Parses tokenizer.json. If the tokenizer class builds its own pipeline, this pipeline replaces the one in the file.
 TokenizerSpec parse_with_class(const TokenizerFiles& files, const TokenizerClass& tokenizer_class,
-                               const std::optional<JsonFields>& config, const NamedTokens& named,
+                               const std::optional<JsonFields>& config, NamedTokens& named,
                                bool* has_post_processor) {
   const std::string where = join_path(files.folder, kTokenizerJson);
   Json document = parse_tokenizer_text(*files.tokenizer_json, where);
   *has_post_processor = JsonFields(document, where, "").find("post_processor") != nullptr;
+  // The token with which tokenizer.json pads has the role pad_token, unless another file or the class names one.
+  if (const auto padding = JsonFields(document, where, "").object("padding");
+      padding && !tokenizer_class.roles.contains("pad_token") && !named.by_role.contains("pad_token")) {
+    if (const Json* token = padding->find("pad_token"); token != nullptr && token->is_string())
+      named.by_role["pad_token"] = read_special_token(*token, where, "padding.pad_token");
+  }
   if (tokenizer_class.built != BuiltPipeline::kNone) {
     build_pipeline(tokenizer_class, config, unk_token_of(named, tokenizer_class), &document);
   }
