@@ -160,7 +160,8 @@ ModelConfig with_labels(ModelConfig config, const Arguments& arguments, const La
     return config;
   }
   if (arguments.num_labels.value_or(labels.num_labels) != labels.num_labels) {
-    throw_error(ErrorCode::kUsage, "--num_labels {}: the data and the model have {}; leave it out",
+    throw_error(ErrorCode::kUsage,
+                "--num_labels {}: the labels of the data, or of the model, are {}; leave it out",
                 *arguments.num_labels, labels.num_labels);
   }
   config.num_labels = labels.num_labels;

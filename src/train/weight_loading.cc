@@ -1,7 +1,9 @@
 #include "train/weight_loading.h"
 
 #include <algorithm>
+#include <ranges>
 
+#include "base/units.h"
 #include "exec/quantized_weights.h"
 #include "models/model.h"
 #include "run/stored_weights.h"
@@ -130,6 +132,17 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
       folder.load(wanted, {.on_mismatch = OnShapeMismatch::kTreatAsMissing, .ignored_suffixes = {}});
   if (!report.mismatched.empty()) {
     const ShapeMismatch& first = report.mismatched.front();
+    // A whole matrix of an adapter belongs to its head, which has a row per label.
+    const bool is_head =
+        first.stored_name.find("lora_") == std::string::npos && !first.found.empty() &&
+        std::ranges::equal(first.found | std::views::drop(1), first.wanted | std::views::drop(1));
+    if (is_head) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the head of the adapter, '{}', was trained for {}, but the data of this run has {}; use data "
+          "with the same labels, or begin a new adapter with --lora_r instead of --adapter_name_or_path",
+          folder.path(), first.stored_name, counted(first.found[0], "label"), first.wanted[0]);
+    }
     throw_error(
         ErrorCode::kBadData,
         "{}: the tensor '{}' has the shape {}, but this model needs {}: the adapter was trained with "

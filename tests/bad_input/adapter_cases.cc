@@ -1,5 +1,6 @@
 // Test cases of bad input: adapters that are damaged or belong to another model or rank, and commands that
 // would lose an adapter.
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -154,6 +155,17 @@ std::vector<Case> adapter_cases() {
          ground.file(fs::path(adapter).filename().string() + "/config.json", text);
          Words words = ground.predict(ground.model());
          words.insert(words.end(), {"--adapter_name_or_path", adapter});
+         return words;
+       }},
+      {"AdapterForOtherLabels",
+       4,
+       {"the head of the adapter", "was trained for", "but the data of this run has 4", "--lora_r"},
+       [](const Ground& ground) {
+         Words words = ground.train_adapter(ground.path("other_labels"),
+                                            {"--adapter_name_or_path", ground.adapter(), "--max_steps", "1"});
+         std::ranges::replace(
+             words, ground.data(),
+             ground.file("four.csv", "sentence,label\nword1,x\nword2,y\nword3,z\nword4,w\n"));
          return words;
        }},
       {"AdapterWithAnotherRank",

@@ -45,6 +45,42 @@ TEST(TokenizerFolderTest, VocabTxtAloneIsUncasedBert) {
   EXPECT_TRUE(tokenizer.lowercase());
 }
 
+// Returns the files of a tokenizer whose tokens are [UNK], a, b, X and Y, and which splits texts at blanks.
+TokenizerFiles word_files(const char* padding, const char* config) {
+  TokenizerFiles files;
+  files.folder = "folder";
+  files.tokenizer_json =
+      std::string(R"({"version": "1.0", "added_tokens": [], "normalizer": null, "padding": )") + padding +
+      R"(, "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null, "model": {
+      "type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1, "b": 2, "X": 3, "Y": 4}, "unk_token": "[UNK]"}})";
+  files.tokenizer_config = std::string(R"({"tokenizer_class": "PreTrainedTokenizerFast", )") + config + "}";
+  return files;
+}
+
+// The expected values are those of transformers 5.24. A token to which a file gives a special role is found within words, and is left out
+// of decoded texts if special tokens are.
+TEST(TokenizerFolderTest, TokensWithOtherRolesAreSpecial) {
+  constexpr const char* kPadding = R"({"strategy": "BatchLongest", "direction": "Right", "pad_id": 3,
+      "pad_type_id": 0, "pad_to_multiple_of": null, "pad_token": "X"})";
+  const std::pair<const char*, const char*> cases[] = {
+      {kPadding, R"("bos_token": null)"},
+      {"null", R"("image_token": "X")"},
+      {"null", R"("model_specific_special_tokens": {"image_token": "X"})"},
+      {"null", R"("additional_special_tokens": ["X"])"},
+      {"null", R"("additional_special_tokens": ["Y"], "extra_special_tokens": ["X"])"}};
+  for (const auto& [padding, config] : cases) {
+    const Tokenizer tokenizer(parse_tokenizer_files(word_files(padding, config)));
+    EXPECT_EQ(tokenizer.encode("aXb aYb").ids, (std::vector<int32_t>{1, 3, 2, 0})) << config;
+    EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{1, 3, 2}, {.skip_special_tokens = true}), "a b")
+        << config;
+    EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{1, 4, 2}, {.skip_special_tokens = true}), "a Y b")
+        << config;
+  }
+  // A token that the vocabulary lacks gets the next id.
+  const Tokenizer added(parse_tokenizer_files(word_files("null", R"("image_token": "<img>")")));
+  EXPECT_EQ(added.encode("a <img> b").ids, (std::vector<int32_t>{1, 5, 2}));
+}
+
 // Creates the tokenizer files of one case in folders.json, in the same way as make_folder_fixtures.py.
 TokenizerFiles files_of_case(const nlohmann::json& c) {
   TokenizerFiles files = json_files([&](nlohmann::json& document) {
