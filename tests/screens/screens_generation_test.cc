@@ -1,7 +1,10 @@
 // Tests what `generate` prints and writes, and how signals end it.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -58,6 +61,15 @@ class Interrupted : public ::testing::TestWithParam<int> {
   test::ScratchFolder folder_;
 };
 
+// Returns the seconds of CPU time that a running process has used in user mode (proc(5), field 14 of stat).
+double cpu_seconds(const Process& process) {
+  std::istringstream fields(text_of("/proc/" + std::to_string(process.pid()) + "/stat"));
+  std::string field;
+  for (int i = 0; i < 14 && fields >> field; ++i) {
+  }
+  return std::atof(field.c_str()) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 // A signal ends the run: the text so far is printed, and the exit code states that the run was interrupted.
 TEST_P(Interrupted, TheTextSoFarIsPrinted) {
   const std::string out = folder_.path() + "/out";
@@ -88,7 +100,10 @@ TEST(GenerationSignals, TheFileHasOnlyCompleteLines) {
                               "--num_beams", beams}),
                     folder.path() + "/log");
     ASSERT_TRUE(wait_until(process, [&] { return process.output().find("plan: ") != std::string::npos; }));
-    sleep_us(500000);
+    // Nothing is written before the texts end. Half a second of CPU time is enough to generate tens of tokens, also on a busy machine,
+    // on which half a second of time may not be.
+    const double at_plan = cpu_seconds(process);
+    ASSERT_TRUE(wait_until(process, [&] { return cpu_seconds(process) > at_plan + 0.5; }));
     process.send(SIGINT);
     const ProcessResult result = process.wait();
     EXPECT_EQ(result.exit_code, 6) << result.output;
