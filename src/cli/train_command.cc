@@ -39,9 +39,9 @@ std::string describe_outcome(const Arguments& arguments, const TrainOutput& outp
            "; its results are unchanged";
   }
   const bool is_adapter = arguments.lora_r || !arguments.adapter_name_or_path.empty();
-  std::string text = "wrote " + arguments.output_dir +
-                     (is_adapter ? ": adapter_config.json, adapter_model.safetensors"
-                                 : ": config.json, model.safetensors");
+  std::string text =
+      "wrote " + arguments.output_dir +
+      (is_adapter ? ": adapter_config.json, adapter_model.safetensors" : ": config.json, model.safetensors");
   if (has_tokenizer(arguments.output_dir)) text += ", the tokenizer";
   text += ", train_results.json, all_results.json, trainer_state.json, log.jsonl";
   for (const std::string& name : written) text += ", " + name;

@@ -34,8 +34,9 @@ TEST(RankLinks, UnknownAndContradictoryNamesAreRefused) {
   EXPECT_EQ(
       refused("nvlink4,pcie5"),
       "--links nvlink4,pcie5: nvlink4 and pcie5 are both links inside a machine; give only one of the two");
-  EXPECT_EQ(refused("ib400,eth100"),
-            "--links ib400,eth100: ib400 and eth100 are both links between machines; give only one of the two");
+  EXPECT_EQ(
+      refused("ib400,eth100"),
+      "--links ib400,eth100: ib400 and eth100 are both links between machines; give only one of the two");
 }
 
 TEST(RankLinks, EveryLinkHasAnOwnNameAndARate) {

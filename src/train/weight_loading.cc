@@ -1,7 +1,6 @@
 #include "train/weight_loading.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/units.h"
 #include "exec/quantized_weights.h"
@@ -135,7 +134,8 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
     // A whole matrix of an adapter belongs to its head, which has a row per label.
     const bool is_head =
         first.stored_name.find("lora_") == std::string::npos && !first.found.empty() &&
-        std::ranges::equal(first.found | std::views::drop(1), first.wanted | std::views::drop(1));
+        !first.wanted.empty() &&
+        std::equal(first.found.begin() + 1, first.found.end(), first.wanted.begin() + 1, first.wanted.end());
     if (is_head) {
       throw_error(
           ErrorCode::kBadData,

@@ -100,7 +100,7 @@ TEST(GenerationSignals, TheFileHasOnlyCompleteLines) {
                               "--num_beams", beams}),
                     folder.path() + "/log");
     ASSERT_TRUE(wait_until(process, [&] { return process.output().find("plan: ") != std::string::npos; }));
-    // Nothing is written before the texts end. Half a second of CPU time is enough to generate tens of tokens, also on a busy machine,
+    // The run writes nothing before the texts end. Half a second of CPU time is enough to generate tens of tokens, also on a busy machine,
     // on which half a second of time may not be.
     const double at_plan = cpu_seconds(process);
     ASSERT_TRUE(wait_until(process, [&] { return cpu_seconds(process) > at_plan + 0.5; }));

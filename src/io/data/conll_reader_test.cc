@@ -139,9 +139,9 @@ TEST(ConllReader, IsChosenByExtension) {
       {"text\tlabel\ngood\t1\n", "looks like the header of a table, but a .txt file has one word"},
       {"a great film\t1\na bad one\t0\n", "begins with several words, but a .txt file has one word"},
       {"{\"text\": \"a\", \"label\": 0}\n", "the file contains JSON"}};
-  for (const auto& [text, message] : others) {
-    const std::string error = error_of([&] { read_table(folder.write("c.txt", text)); });
-    EXPECT_NE(error.find(message), std::string::npos) << error;
+  for (const auto& other : others) {
+    const std::string error = error_of([&] { read_table(folder.write("c.txt", other.first)); });
+    EXPECT_NE(error.find(other.second), std::string::npos) << error;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/ops/op.h"
+#include "graph/ops/ops.h"
 #include "hardware/cpu_efficiency.h"
 #include "hardware/cpu_target.h"
 #include "hardware/gpu_efficiency.h"
