@@ -35,7 +35,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
 
 namespace {
 
-// What an evaluation does if a logit is NaN or infinite. A run that trains logs a loss of NaN and continues, as Trainer does.
+// States what an evaluation does if a logit is NaN or infinite. A run that trains logs a loss of NaN and continues, as Trainer does.
 enum class NotFinite : uint8_t { kIsLogged, kIsAnError };
 
 // The sums of losses and metrics over all batches of an evaluation. Batches are added in their order, so that rounding is repeatable.

@@ -6,43 +6,36 @@
 
 #include "base/printable.h"
 #include "io/ckpt/checkpoint.h"
+#include "io/ckpt/foreign_weights.h"
 #include "io/ckpt/model_folder.h"
 
 namespace plimsoll {
 namespace {
 
-// The name of the file or folder is `begin`, or it begins with `begin` and ends with `end`.
 struct ForeignState {
-  std::string_view begin;
-  std::string_view end;
+  NamePattern name;
   std::string_view program;
 };
 
 // Names of files and folders by which the checkpoints of other programs are recognized.
 constexpr ForeignState kForeignStates[] = {
-    {"zero_to_fp32.py", "", "DeepSpeed"},
-    {"mp_rank_", "_model_states.pt", "DeepSpeed"},
-    {"zero_pp_rank_", "_optim_states.pt", "DeepSpeed"},
-    {"bf16_zero_pp_rank_", "_optim_states.pt", "DeepSpeed"},
-    {"pytorch_model_fsdp_0", "", "PyTorch's FSDP"},
-    {"pytorch_model_fsdp.bin", "", "PyTorch's FSDP"},
-    {"", ".distcp", "PyTorch's FSDP or torch.distributed"},
-    {"", ".ckpt", "PyTorch Lightning"},
-    {"latest_checkpointed_iteration.txt", "", "Megatron-LM"},
-    {"random_states_0.pkl", "", "Hugging Face's accelerate"},
-    {"training_args.bin", "", "Hugging Face's Trainer"},
-    {"optimizer.pt", "", "Hugging Face's Trainer"},
-    {"scheduler.pt", "", "Hugging Face's Trainer"},
-    {"rng_state.pth", "", "Hugging Face's Trainer"},
-    {"rng_state_0.pth", "", "Hugging Face's Trainer"},
-    {"trainer_state.json", "", "Hugging Face's Trainer"},
+    {{"zero_to_fp32.py", ""}, "DeepSpeed"},
+    {{"mp_rank_", "_model_states.pt"}, "DeepSpeed"},
+    {{"zero_pp_rank_", "_optim_states.pt"}, "DeepSpeed"},
+    {{"bf16_zero_pp_rank_", "_optim_states.pt"}, "DeepSpeed"},
+    {{"pytorch_model_fsdp_0", ""}, "PyTorch's FSDP"},
+    {{"pytorch_model_fsdp.bin", ""}, "PyTorch's FSDP"},
+    {{"", ".distcp"}, "PyTorch's FSDP or torch.distributed"},
+    {{"", ".ckpt"}, "PyTorch Lightning"},
+    {{"latest_checkpointed_iteration.txt", ""}, "Megatron-LM"},
+    {{"random_states_0.pkl", ""}, "Hugging Face's accelerate"},
+    {{"training_args.bin", ""}, "Hugging Face's Trainer"},
+    {{"optimizer.pt", ""}, "Hugging Face's Trainer"},
+    {{"scheduler.pt", ""}, "Hugging Face's Trainer"},
+    {{"rng_state.pth", ""}, "Hugging Face's Trainer"},
+    {{"rng_state_0.pth", ""}, "Hugging Face's Trainer"},
+    {{"trainer_state.json", ""}, "Hugging Face's Trainer"},
 };
-
-bool matches(const ForeignState& row, std::string_view name) {
-  if (row.end.empty()) return name == row.begin;
-  return name.size() >= row.begin.size() + row.end.size() && name.starts_with(row.begin) &&
-         name.ends_with(row.end);
-}
 
 // Returns the sentence about a checkpoint of another program. `name` is the file or folder by which it was recognized.
 std::string describe_state(const ForeignState& row, std::string_view name, const std::string& as_model) {
@@ -80,7 +73,7 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
   if (status->kind != FileKind::kFolder) {
     const std::string_view name = std::string_view(folder).substr(folder.rfind('/') + 1);
     for (const ForeignState& row : kForeignStates) {
-      if (matches(row, name)) return describe_state(row, name, std::string(kSaveItsModel));
+      if (row.name.matches(name)) return describe_state(row, name, std::string(kSaveItsModel));
     }
     return "it is a file, but a checkpoint of Plimsoll is a folder (checkpoint-STEP in --output_dir)";
   }
@@ -105,7 +98,7 @@ std::string describe_foreign_checkpoint(FileSystem& files, const std::string& fo
   std::ranges::sort(entries, {}, &FolderEntry::name);
   for (const ForeignState& row : kForeignStates) {
     for (const FolderEntry& entry : entries) {
-      if (matches(row, entry.name)) return describe_state(row, entry.name, as_model);
+      if (row.name.matches(entry.name)) return describe_state(row, entry.name, as_model);
     }
   }
   if (!has_weights) return {};

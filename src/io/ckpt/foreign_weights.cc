@@ -25,42 +25,36 @@ enum class Remedy : uint8_t {
   kRename,        // for the right format under another name
 };
 
-// The name of the file is `begin`, or it begins with `begin` and ends with `end`.
 struct ForeignWeights {
-  std::string_view begin;
-  std::string_view end;
+  NamePattern name;
   std::string_view what;
   Remedy remedy;
 };
 
 // In the order of preference, if a folder contains files of several formats.
 constexpr ForeignWeights kForeignWeights[] = {
-    {"pytorch_model", ".bin.index.json", "sharded PyTorch pickle files", Remedy::kShards},
-    {"pytorch_model.bin", "", "a PyTorch pickle file", Remedy::kStateDict},
-    {"model-", ".safetensors", "shards without their index", Remedy::kIndex},
-    {"consolidated", ".safetensors", "weights with the names of another program", Remedy::kNotConverted},
-    {"adapter_model", ".safetensors", "the weights of an adapter without its adapter_config.json",
+    {{"pytorch_model", ".bin.index.json"}, "sharded PyTorch pickle files", Remedy::kShards},
+    {{"pytorch_model.bin", ""}, "a PyTorch pickle file", Remedy::kStateDict},
+    {{"model-", ".safetensors"}, "shards without their index", Remedy::kIndex},
+    {{"consolidated", ".safetensors"}, "weights with the names of another program", Remedy::kNotConverted},
+    {{"adapter_model", ".safetensors"},
+     "the weights of an adapter without its adapter_config.json",
      Remedy::kNotConverted},
-    {"", ".safetensors", "safetensors under another name", Remedy::kRename},
-    {"", ".bin", "a PyTorch pickle file", Remedy::kStateDict},
-    {"", ".pt", "a PyTorch pickle file", Remedy::kStateDict},
-    {"", ".pth", "a PyTorch pickle file", Remedy::kStateDict},
-    {"", ".ckpt.index", "TensorFlow weights", Remedy::kTensorFlow},
-    {"", ".ckpt", "a pickle file of PyTorch or PyTorch Lightning", Remedy::kStateDict},
-    {"tf_model", ".h5", "TensorFlow weights", Remedy::kTensorFlow},
-    {"flax_model", ".msgpack", "Flax weights", Remedy::kFlax},
-    {"", ".gguf", "weights for llama.cpp", Remedy::kGguf},
-    {"", ".onnx", "an ONNX graph for inference", Remedy::kOriginal},
+    {{"", ".safetensors"}, "safetensors under another name", Remedy::kRename},
+    {{"", ".bin"}, "a PyTorch pickle file", Remedy::kStateDict},
+    {{"", ".pt"}, "a PyTorch pickle file", Remedy::kStateDict},
+    {{"", ".pth"}, "a PyTorch pickle file", Remedy::kStateDict},
+    {{"", ".ckpt.index"}, "TensorFlow weights", Remedy::kTensorFlow},
+    {{"", ".ckpt"}, "a pickle file of PyTorch or PyTorch Lightning", Remedy::kStateDict},
+    {{"tf_model", ".h5"}, "TensorFlow weights", Remedy::kTensorFlow},
+    {{"flax_model", ".msgpack"}, "Flax weights", Remedy::kFlax},
+    {{"", ".gguf"}, "weights for llama.cpp", Remedy::kGguf},
+    {{"", ".onnx"}, "an ONNX graph for inference", Remedy::kOriginal},
 };
 
 // Files that PyTorch writes next to a model and that contain no weights.
 constexpr std::string_view kNotWeights[] = {"optimizer.bin", "optimizer.pt", "rng_state.pth",    "scaler.pt",
                                             "scheduler.bin", "scheduler.pt", "training_args.bin"};
-
-bool matches(const ForeignWeights& row, const std::string& name) {
-  return name.size() >= row.begin.size() + row.end.size() && name.starts_with(row.begin) &&
-         name.ends_with(row.end) && (!row.end.empty() || name == row.begin);
-}
 
 // Writes a text as a word of a shell command.
 std::string shell_word(std::string_view text) {
@@ -89,7 +83,7 @@ std::string convert_with_transformers_4(const std::string& folder, std::string_v
       shell_word(folder), argument);
 }
 
-// What the user can do about the weights in the file `name`.
+// Returns the part of the message that tells what the user can do about the weights in the file `name`.
 std::string describe_remedy(const ForeignWeights& row, const std::string& folder, const std::string& name) {
   switch (row.remedy) {
     case Remedy::kStateDict:
@@ -144,7 +138,7 @@ std::string describe_foreign_weights(FileSystem& files, const std::string& folde
   for (const ForeignWeights& row : kForeignWeights) {
     for (const FolderEntry& entry : entries) {
       const std::string path = join_path(folder, entry.name);
-      if (!matches(row, entry.name) || !is_file(files, path)) continue;
+      if (!row.name.matches(entry.name) || !is_file(files, path)) continue;
       if (std::ranges::find(kNotWeights, entry.name) != std::end(kNotWeights)) continue;
       refuse_pointer(files, path);
       return fmt::format("only {} ({}), which Plimsoll does not read{}", printable(entry.name), row.what,

@@ -11,6 +11,17 @@
 
 namespace plimsoll {
 
+// A pattern of the names of files: the name is `begin`, or, if `end` is not empty, it begins with `begin` and ends with `end`.
+struct NamePattern {
+  std::string_view begin;
+  std::string_view end;
+
+  bool matches(std::string_view name) const {
+    if (end.empty()) return name == begin;
+    return name.size() >= begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end);
+  }
+};
+
 // Returns true if `path` is a file, and false if it is a folder or does not exist.
 bool is_file(FileSystem& files, const std::string& path);
 
